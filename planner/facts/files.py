@@ -1,0 +1,47 @@
+"""The one door to files that ship with the planner: data, notebooks and scenarios, in a wheel and in a checkout."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from pathlib import Path
+
+from planner.errors import InputError
+
+FOLDERS = ("data", "notebooks", "scenarios")
+
+
+def folder(name: str) -> Path:
+    """Return the folder `name` that ships with the planner.
+
+    Parameters: name, one of `FOLDERS`. Returns: an existing path, `planner/share/<name>` in a wheel and the top folder
+    of the repository in a checkout. Raises: InputError for another name; FileNotFoundError for a broken installation.
+    """
+    if name not in FOLDERS:
+        raise InputError("folder", name, f"must be one of {', '.join(FOLDERS)}")
+    package = Path(__file__).resolve().parent.parent
+    for place in (package / "share" / name, package.parent / name):
+        if place.is_dir():
+            return place
+    raise FileNotFoundError(f"the planner's folder {name} is missing: reinstall the package")
+
+
+@cache
+def table(name: str) -> tuple[dict[str, str], ...]:
+    """Return a CSV table of `data/` as rows of text, the header's names as keys; read once per process.
+
+    Parameters: name, a path below `data/` such as "claims.csv". Returns: a tuple of dicts, to be treated as read-only.
+    Raises: InputError naming file and line for a row with too many or too few cells, or a file that is not there.
+    """
+    path = (folder("data") / name).resolve()
+    if not path.is_relative_to(folder("data").resolve()) or not path.is_file():
+        raise InputError("table", name, "must be a file of the data folder")
+    with path.open(newline="", encoding="utf-8") as handle:
+        reader = csv.reader(handle, strict=True)
+        header = next(reader, [])
+        rows = []
+        for cells in reader:
+            if len(cells) != len(header):
+                raise InputError(f"line {reader.line_num}", len(cells), f"must have {len(header)} cells", f"data/{name}")
+            rows.append(dict(zip(header, cells, strict=True)))
+    return tuple(rows)
