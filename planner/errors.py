@@ -47,3 +47,14 @@ class Infeasible(Exception):
 
     def __reduce__(self):
         return type(self), (self.cause, self.limit, self.next_step)
+
+
+class InputErrors(ValueError):
+    """Several bad inputs of one file, each an `InputError`, printed a line each. Exit code 2 on the command line."""
+
+    def __init__(self, errors: list[InputError]):
+        self.errors = list(errors)
+        super().__init__("\n".join(str(e) for e in self.errors))
+
+    def __reduce__(self):
+        return type(self), (self.errors,)

@@ -1,0 +1,331 @@
+"""The door for users: one TOML file -> Scenario, checked once; every refusal names file, key, value and what is allowed."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+import tomllib
+import unicodedata
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from planner.errors import InputError, InputErrors
+
+SCHEMAS = (1,)
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 32
+
+Positive = Annotated[float, Field(gt=0, le=1e15)]
+NonNegative = Annotated[float, Field(ge=0, le=1e15)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+def _name(text):
+    if not isinstance(text, str):
+        return text  # pydantic says what is wrong with the type
+    if not text.strip() or len(text) > 200:
+        raise ValueError("must be 1 to 200 characters")
+    if ".." in text or text.startswith(("/", "~", "\\")):
+        raise ValueError("must not look like a path (no .., no leading / or ~)")
+    if any(unicodedata.category(c) in ("Cc", "Cs", "Cf") for c in text):
+        raise ValueError("must not contain control or direction characters")
+    return text
+
+
+Name = Annotated[str, BeforeValidator(_name)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class LengthsIn(_Strict):
+    """A length distribution in tokens: the mean, and where known the median and the 99th percentile; or a CSV of lengths."""
+
+    mean: Annotated[float, Field(gt=0, le=1e8)] | None = None
+    p50: Annotated[float, Field(gt=0, le=1e8)] | None = None
+    p99: Annotated[float, Field(gt=0, le=1e8)] | None = None
+    csv: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self):
+        if (self.mean is None) == (self.csv is None):
+            raise ValueError("needs a mean, or a csv of lengths, not both")
+        if self.p50 is not None and self.p99 is not None and self.p99 < self.p50:
+            raise ValueError("p99 must be >= p50")
+        return self
+
+
+def _lengths(value):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return {"mean": value}
+    if isinstance(value, str) and value.lower().endswith(".csv"):
+        return {"csv": value}
+    if not isinstance(value, dict):
+        raise ValueError("must be a number of tokens, {mean=, p50=, p99=} or the name of a .csv file")
+    return value
+
+
+Tokens = Annotated[LengthsIn, BeforeValidator(_lengths)]
+
+
+class SloIn(_Strict):
+    """A service-level objective: limits in seconds at a quantile. An absent limit is no limit."""
+
+    ttft_s: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    tpot_s: Annotated[float, Field(gt=0, le=1e4)] | None = None
+    e2e_s: Annotated[float, Field(gt=0, le=1e7)] | None = None
+    quantile: Annotated[float, Field(gt=0, lt=1)] = 0.99
+
+
+class SessionIn(_Strict):
+    """An agentic session: calls in a row, each on the context of the last, with think time between them [s]."""
+
+    calls: Annotated[int, Field(ge=1, le=100_000)]
+    think_s: NonNegative = 0.0
+
+
+class WorkloadIn(_Strict):
+    """One workload: the model, its formats, lengths, load and SLO. Give exactly one kind of load."""
+
+    name: Name
+    model: Annotated[str, Field(min_length=1, max_length=300)]
+    weight_format: Annotated[str, Field(min_length=1, max_length=40)]
+    kv_format: Annotated[str, Field(min_length=1, max_length=40)] = "fp8"
+    input_tokens: Tokens
+    output_tokens: Tokens
+    images: Annotated[float, Field(ge=0, le=1e4)] = 0.0
+    image_tokens: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    cache_hit_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    session: SessionIn | None = None
+    requests_per_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    output_tokens_per_s: Annotated[float, Field(gt=0, le=1e13)] | None = None
+    concurrency: Annotated[float, Field(gt=0, le=1e10)] | None = None
+    users: Annotated[float, Field(gt=0, le=1e10)] | None = None
+    think_s: NonNegative | None = None
+    peak_to_mean: Annotated[float, Field(ge=1, le=1000)] = 1.0
+    slo: SloIn = SloIn()
+    scenario: Literal["offline", "server", "interactive"] | None = None
+    mtp: bool | None = None
+
+    @model_validator(mode="after")
+    def _one_load(self):
+        loads = [k for k in ("requests_per_s", "output_tokens_per_s", "concurrency", "users") if getattr(self, k) is not None]
+        if len(loads) != 1:
+            raise ValueError("needs exactly one load: requests_per_s, output_tokens_per_s, concurrency, or users with think_s")
+        if (self.users is None) != (self.think_s is None):
+            raise ValueError("users and think_s go together")
+        if self.images and not self.image_tokens:
+            raise ValueError("images needs image_tokens (tokens per image)")
+        return self
+
+
+class SystemIn(_Strict):
+    """One system to plan on: a catalogue name, its profile where it has two, a GPU power setting and the software's age."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    profile: Annotated[str, Field(max_length=40)] | None = None
+    gpu_watts: Annotated[float, Field(ge=50, le=20_000)] | None = None
+    software: Annotated[str, Field(min_length=1, max_length=40)] = "current"
+
+
+class FabricIn(_Strict):
+    """The scale-out network; an absent key takes the catalogue's value."""
+
+    nics_per_gpu: Annotated[int, Field(ge=1, le=16)] | None = None
+    lanes: Annotated[str, Field(pattern=r"^[1248]x(100|200|400|800)G$")] | None = None
+    planes: Annotated[int, Field(ge=1, le=64)] | None = None
+    tiers: Annotated[int, Field(ge=1, le=3)] | None = None
+
+
+class SiteIn(_Strict):
+    """The site: power at the meter [W], PUE, electricity price, coolant inlet."""
+
+    facility_watts: Annotated[float, Field(gt=0, le=1e11)] | None = None
+    pue: Annotated[float, Field(ge=1, le=20)]
+    electricity_usd_per_kwh: Annotated[float, Field(ge=0, le=10)] | None = None
+    inlet_celsius: Annotated[float, Field(ge=-20, le=80)] | None = None
+
+
+class PlanIn(_Strict):
+    """How to plan: the share of peak throughput to load, spares, what may fail, and which numbers to believe."""
+
+    utilisation_fraction: Annotated[float, Field(gt=0, le=1)] = 0.7
+    spare_racks: Annotated[int, Field(ge=0, le=100_000)] = 0
+    survive: tuple[Literal["tray", "rack", "plane", "power_feed", "site"], ...] = Field(default=(), strict=False)
+    basis: Literal["model", "measured", "claim"] = "model"
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+
+
+class RangeIn(_Strict):
+    """A number with the ends of its range (10th and 90th percentile)."""
+
+    low: Positive
+    value: Positive
+    high: Positive
+
+    @model_validator(mode="after")
+    def _ordered(self):
+        if not self.low <= self.value <= self.high:
+            raise ValueError("low <= value <= high must hold")
+        return self
+
+
+def _range(value):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return {"low": value, "value": value, "high": value}
+    if not isinstance(value, dict):
+        raise ValueError("must be a number or {low=, value=, high=}; the currency is USD and is not typed")
+    return value
+
+
+class PriceIn(_Strict):
+    """A price with its date. USD per GPU-hour."""
+
+    gpu_hour_usd: Annotated[RangeIn, BeforeValidator(_range)]
+    as_of: datetime.date
+
+
+class TimelineIn(_Strict):
+    """Demand over months and how long an order takes."""
+
+    months: Annotated[int, Field(ge=1, le=240)]
+    growth_per_month: Annotated[float, Field(gt=-1, le=10)] = 0.0
+    lead_time_months: Annotated[int, Field(ge=0, le=120)] = 6
+
+
+class Scenario(_Strict):
+    """One scenario file, whole: what is asked, on what, where, and at which prices."""
+
+    schema_number: Annotated[int, Field(alias="schema", ge=1)]
+    name: Name
+    as_of: datetime.date
+    workloads: Annotated[tuple[WorkloadIn, ...], Field(min_length=1, max_length=100, strict=False)]
+    systems: Annotated[tuple[SystemIn, ...], Field(min_length=1, max_length=100, strict=False)]
+    fabric: FabricIn = FabricIn()
+    site: SiteIn
+    plan: PlanIn = PlanIn()
+    prices: dict[str, PriceIn] = Field(default_factory=dict)
+    timeline: TimelineIn | None = None
+    facts: dict[str, Annotated[RangeIn, BeforeValidator(_range)]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known_schema_and_single_names(self):
+        if self.schema_number not in SCHEMAS:
+            raise ValueError(f"schema must be one of {', '.join(map(str, SCHEMAS))}")
+        names = [w.name for w in self.workloads]
+        if len(set(names)) < len(names):
+            raise ValueError("workloads must have different names")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits over the checked content: the same inputs give the same digest, comments do not count."""
+        text = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _walk(value, key: str, file: str, depth: int = 0) -> None:
+    """Refuse what TOML reads and no plan can use: NaN, infinities, huge integers, deep nesting."""
+    if depth > MAX_DEPTH:
+        raise InputError(key.split(".")[0], "…", f"must be nested at most {MAX_DEPTH} deep", file)
+    if isinstance(value, dict):
+        for name, part in value.items():
+            _walk(part, f"{key}.{name}" if key else name, file, depth + 1)
+    elif isinstance(value, list):
+        for i, part in enumerate(value):
+            _walk(part, f"{key}[{i}]", file, depth + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InputError(key, value, "must be a finite number", file)
+    elif isinstance(value, int) and abs(value) > 10**18:
+        raise InputError(key, value, "must be at most 1e18", file)
+
+
+_HINTS = {"utilisation_fraction": "a share in 0..1", "cache_hit_fraction": "a share in 0..1"}
+
+
+def _lines(error: ValidationError, file: str) -> list[InputError]:
+    found = []
+    items = error.errors()
+    for item in items:
+        if item["type"] == "too_short" and any(other["loc"][:1] == item["loc"] and other is not item for other in items):
+            continue  # the list is "too short" only because an entry of it was refused
+        key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in item["loc"]).lstrip(".")
+        allowed = item["msg"].removeprefix("Value error, ").replace("Input should", "must").replace("String should", "must")
+        allowed = allowed[:1].lower() + allowed[1:]
+        if item["type"] == "extra_forbidden":
+            allowed = "is not a key of the scenario file (see `planner schema`)"
+        elif item["type"] == "missing":
+            allowed = "is required"
+        value = item.get("input")
+        leaf = key.rsplit(".", 1)[-1]
+        if leaf in _HINTS and isinstance(value, (int, float)) and not isinstance(value, bool) and 1 < value <= 100:
+            allowed += f" ({_HINTS[leaf]}: {value:g} % is {value / 100:g})"
+        if item["type"] == "missing":
+            value = None
+        elif isinstance(value, (dict, list)):
+            value = f"{len(value)} entries"
+        found.append(InputError(key or "scenario", value, allowed, file))
+    return found
+
+
+def parse(content: dict, file: str = "") -> Scenario:
+    """Check the content of a scenario file, or of a dict of the same shape.
+
+    Parameters: content, nested dicts as `tomllib` reads them; file, its name for the messages. Returns: Scenario.
+    Raises: InputErrors with one line per fault.
+    """
+    try:
+        _walk(content, "", file)
+        number = content.get("schema")
+        if isinstance(number, bool) or number not in SCHEMAS:
+            raise InputError("schema", number, f"must be one of {', '.join(map(str, SCHEMAS))}", file)
+        return Scenario.model_validate(content)
+    except ValidationError as error:
+        raise InputErrors(_lines(error, file)) from None
+    except InputError as error:
+        raise InputErrors([error]) from None
+
+
+def loads(text: str, file: str = "scenario") -> Scenario:
+    """Read a scenario from TOML text. Returns and raises as `parse`."""
+    try:
+        content = tomllib.loads(text.removeprefix("\ufeff"))
+    except tomllib.TOMLDecodeError as error:
+        raise InputErrors([InputError("TOML", str(error), "must be readable", file)]) from None
+    except RecursionError:
+        raise InputErrors([InputError("TOML", "deep brackets", f"must be nested at most {MAX_DEPTH} deep", file)]) from None
+    except ValueError as error:
+        raise InputErrors([InputError("TOML", str(error), "must hold integers of at most 18 digits", file)]) from None
+    return parse(content, file)
+
+
+def load(path: str | Path) -> Scenario:
+    """Read a scenario file.
+
+    Parameters: path, a TOML file of at most 1 MB in UTF-8. Returns: Scenario. Raises: InputErrors, a line per fault.
+    """
+    path = Path(path)
+    file = path.name
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError("file", f"{path.stat().st_size} bytes", f"must be at most {MAX_BYTES} bytes", file)
+        text = path.read_bytes().decode("utf-8")
+    except InputError as error:
+        raise InputErrors([error]) from None
+    except UnicodeDecodeError as error:
+        raise InputErrors([InputError("file", f"byte {error.start}", "must be UTF-8 text", file)]) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputErrors([InputError("file", reason, "must be a readable file", str(path))]) from None
+    return loads(text, file)
+
+
+def schema() -> dict:
+    """Return the JSON Schema of the scenario file, for editors."""
+    return Scenario.model_json_schema(by_alias=True)
