@@ -48,7 +48,7 @@ def environment() -> str:
     lines = ["# Written by tools/write_environment.py from pyproject.toml and requirements.lock. The conda solve is not checked here.",
              "name: planner", "channels:", "  - conda-forge", "dependencies:", f"  - python ={PYTHON}", "  - pip"]
     lines += [f"  - {CONDA_NAMES.get(name, name)} =={versions[name]}" for name in direct(project)]
-    return "\n".join([*lines, "  - pip:", "      - --no-deps -e ."]) + "\n"
+    return "\n".join([*lines, "  - pip:", "      - -e ."]) + "\n"
 
 
 if __name__ == "__main__":
