@@ -1,0 +1,176 @@
+"""The command line: `planner report | plan | check | facts | schema`. Exit codes: 0 a plan, 3 no plan exists, 2 bad input, 1 ours."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from planner import __version__
+from planner.errors import Infeasible, InputError, InputErrors
+
+OK, OURS, BAD_INPUT, NO_PLAN = 0, 1, 2, 3
+
+
+def _say(text: str = "") -> None:
+    sys.stdout.write(text + "\n")
+
+
+def _write_json(path: str, document: dict) -> None:
+    target = Path(path)
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        stage = target.with_name(f".{target.name}.part")
+        stage.write_text(text, encoding="utf-8")
+        os.replace(stage, target)
+    except OSError as error:
+        raise InputError("--json", path, f"must be a file that can be written ({error.strerror})") from None
+
+
+def _scenarios(paths: list[str]):
+    from planner import scenario
+
+    loaded = [(path, scenario.load(path)) for path in paths]
+    names: dict[str, str] = {}
+    for path, item in loaded:
+        if item.name in names:
+            raise InputError("name", item.name, f"must differ between scenarios (also in {names[item.name]})", path)
+        names[item.name] = path
+    return [item for _, item in loaded]
+
+
+def _report(args) -> int:
+    from planner.report.write import write
+
+    code = OK
+    for item in _scenarios(args.scenario):
+        done = write(item, args.output, force=args.force, language=args.lang)
+        _say(f"{'reused, nothing changed' if done.reused else 'written'}: {done.path}/report.html ({done.status})")
+        code = max(code, NO_PLAN if done.status != "ok" else OK)
+    return code
+
+
+def _plan(args) -> int:
+    from planner.plan import plan
+    from planner.plan.text import lines
+
+    scenarios = _scenarios(args.scenario)
+    if args.json and len(scenarios) > 1:
+        raise InputError("--json", args.json, "takes one scenario at a time")
+    code = OK
+    for item in scenarios:
+        answer = plan(item)
+        if args.json:
+            _write_json(args.json, answer.as_dict())
+        for line in lines(answer):
+            _say(line)
+        code = max(code, NO_PLAN if answer.status != "ok" else OK)
+    return code
+
+
+def _check(args) -> int:
+    from planner.questions import all_questions, check
+
+    if args.questions:
+        for question in all_questions().values():
+            _say(f"{question.name} [{question.unit}] {question.summary} ({question.calls})")
+            for name, item in question.inputs.items():
+                need = "required" if item.required else f"default {item.default}" if item.default is not None else "optional"
+                _say(f"    {name}{f' [{item.unit}]' if item.unit else ''}: {item.meaning}; {need}")
+        return OK
+    if not args.file:
+        raise InputError("FILE", None, "is required (or --questions)")
+    outcomes = [check.run(case) for case in check.read(args.file)]
+    if args.json:
+        _write_json(args.json, check.as_json(outcomes))
+    for o in outcomes:
+        parts = [f"{o.status:7} {o.case} {o.question}: expected {o.expected}"]
+        parts += [f"got {o.got:.6g} {o.unit}"] if o.got is not None else [o.reason]
+        parts += [f"error {o.error_fraction:+.2%}"] if o.error_fraction is not None else []
+        parts += [f"[{o.low:.6g}, {o.high:.6g}]"] if o.low is not None else []
+        parts += [{True: "inside", False: "outside", None: ""}[o.inside], o.how, o.grade, o.limit]
+        _say(" ".join(part for part in parts if part))
+    for row in check.summary(outcomes):
+        share = {k: "-" if row[k] is None else f"{row[k]:.1%}" for k in ("median_abs_error", "p90_abs_error", "bias", "coverage")}
+        _say(f"{row['question']}: {row['cases']} cases, {row['ok']} ok, {row['refused']} refused; median error "
+             f"{share['median_abs_error']}, p90 {share['p90_abs_error']}, bias {share['bias']}, coverage {share['coverage']}")
+    return OK if all(o.status == "ok" for o in outcomes) else OURS
+
+
+def _facts(args) -> int:
+    from planner.facts.show import lines
+
+    found = list(lines(" ".join(args.words)))
+    for line in found:
+        _say(line)
+    return OK if found else NO_PLAN
+
+
+def _schema(args) -> int:
+    from planner.scenario import schema
+
+    _say(json.dumps(schema(), indent=1))
+    return OK
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands; each sets `run`, a function of the parsed arguments that returns the exit code."""
+    top = argparse.ArgumentParser(prog="planner", description="Capacity planning for rack-scale AI clusters.",
+                                  epilog="Exit codes: 0 a plan; 3 the input is right and no plan exists; 2 bad input; 1 a fault of ours.")
+    top.add_argument("--version", action="version", version=f"planner {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    report = commands.add_parser("report", help="write the report of a scenario: HTML, XLSX, JSON, notebook")
+    report.add_argument("scenario", nargs="+", help="scenario file (TOML)")
+    report.add_argument("-o", "--output", default="reports", help="folder for the report's folder (default: reports)")
+    report.add_argument("--force", action="store_true", help="replace a report folder whose content differs")
+    report.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the report")
+    report.set_defaults(run=_report)
+
+    plan = commands.add_parser("plan", help="print the plan of a scenario")
+    plan.add_argument("scenario", nargs="+", help="scenario file (TOML)")
+    plan.add_argument("--json", metavar="PATH", help="also write the plan as JSON")
+    plan.set_defaults(run=_plan)
+
+    check = commands.add_parser("check", help="hold the planner against a table of measured or published values")
+    check.add_argument("file", nargs="?", help="CSV with case, question, inputs, expected, unit, rtol")
+    check.add_argument("--json", metavar="PATH", help="also write the outcomes as JSON")
+    check.add_argument("--questions", action="store_true", help="list every question with its inputs and units")
+    check.set_defaults(run=_check)
+
+    facts = commands.add_parser("facts", help="print what is known about something, conflicts included")
+    facts.add_argument("words", nargs="+", help='for example "vr-nvl72 hbm"')
+    facts.set_defaults(run=_facts)
+
+    commands.add_parser("schema", help="print the JSON Schema of the scenario file").set_defaults(run=_schema)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command. Returns the exit code; prints one line per fault on standard error, never a traceback of the user's input."""
+    try:
+        args = parser().parse_args(argv)
+        return args.run(args)
+    except (InputErrors, InputError) as error:
+        sys.stderr.write(f"{error}\n")
+        return BAD_INPUT
+    except Infeasible as error:
+        sys.stderr.write(f"no plan: {error}\n")
+        return NO_PLAN
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted, nothing half written\n")
+        return 130
+    except Exception as error:  # the last line of defence: a fault of ours, said in one line
+        if os.environ.get("PLANNER_DEBUG"):
+            raise
+        sys.stderr.write(f"planner failed: {type(error).__name__}: {error} (PLANNER_DEBUG=1 shows where)\n")
+        return OURS
+
+
+if __name__ == "__main__":
+    sys.exit(main())

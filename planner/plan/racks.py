@@ -1,0 +1,66 @@
+"""How many racks: replicas to whole racks, GPUs left over, racks for survival and spares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.errors import Infeasible
+from planner.plan.answer import Answer, exact
+from planner.plan.inputs import Drawn, answer
+from planner.scenario import PlanIn
+from planner.specs import Rack
+from planner.units import whole_up
+
+
+@dataclass(frozen=True)
+class Racks:
+    """Rack counts over the draws, index 0 central: serving, survival, spare and total [1]; gpus in all of them [1]."""
+
+    serving: np.ndarray
+    survival: int
+    spare: int
+    usable_gpus: int
+
+    @property
+    def total(self) -> np.ndarray:
+        """Serving, survival and spare racks together."""
+        return self.serving + self.survival + self.spare
+
+
+def racks_needed(output_tokens_per_s: np.ndarray, per_gpu: np.ndarray, replica_gpus: int, rack: Rack, how: PlanIn) -> Racks:
+    """Return the whole racks that serve a peak load.
+
+    Parameters: output_tokens_per_s (n,) [1/s] peak demand; per_gpu (n,) [1/s] output tokens per deployed GPU; replica_gpus [1],
+    the smallest group that serves; rack; how, utilisation, spares and what must survive. Returns: Racks. A replica inside one
+    rack leaves rack.gpus mod replica_gpus GPUs unused; a larger one takes whole racks.
+    Raises: Infeasible (cause layout) when a replica has more GPUs than whole racks hold evenly.
+    """
+    if replica_gpus <= rack.gpus:
+        usable, group = rack.gpus // replica_gpus * replica_gpus, 1
+    else:
+        group = int(whole_up(replica_gpus / rack.gpus))
+        usable = replica_gpus / group
+    if usable <= 0:
+        raise Infeasible("layout", f"a replica of {replica_gpus} GPUs does not fit racks of {rack.gpus}", "choose a smaller replica")
+    gpus = output_tokens_per_s / (per_gpu * how.utilisation_fraction)
+    serving = whole_up(gpus / (usable * group)) * group
+    lost = group if "rack" in how.survive else 1 if {"tray", "power_feed"} & set(how.survive) else 0
+    return Racks(np.atleast_1d(serving), max(0, lost - how.spare_racks), how.spare_racks, int(usable))
+
+
+def rack_answers(racks: Racks, rack: Rack, inputs: dict[str, Drawn], how: PlanIn) -> dict[str, Answer]:
+    """Return the answers racks_serving, racks_survival, racks_spare, racks_total, gpus_total and gpus_stranded."""
+    stranded = (rack.gpus - racks.usable_gpus) * int(racks.serving[0])
+    note = f"peak load at {how.utilisation_fraction:g} of what the GPUs can serve"
+    kept = "spare racks run hot and cover the loss" if how.survive and not racks.survival else ""
+    return {
+        "racks_serving": answer("racks_serving", racks.serving.astype(float), "racks", inputs, basis="whole racks for the peak", note=note),
+        "racks_survival": exact("racks_survival", racks.survival, "racks", how="assumed" if how.survive else "exact", grade="P",
+                                basis="beyond the spares", note=f"survives: {', '.join(how.survive) or 'nothing'}. {kept}".strip()),
+        "racks_spare": exact("racks_spare", racks.spare, "racks", basis="as typed"),
+        "racks_total": answer("racks_total", racks.total.astype(float), "racks", inputs, basis="serving + survival + spare"),
+        "gpus_total": answer("gpus_total", racks.total * float(rack.gpus), "GPUs", inputs, basis="GPUs in all racks"),
+        "gpus_stranded": exact("gpus_stranded", stranded, "GPUs", basis="in serving racks, outside any replica"),
+    }

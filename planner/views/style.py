@@ -1,0 +1,26 @@
+"""One look for every figure: colour-blind safe colours, readable sizes, transparent ground for light and dark pages."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+# Okabe and Ito's palette, black left out so that marks show on a dark page
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F", "#B3A800")
+_GRID = "rgba(128,128,128,0.28)"
+_INK = "#6b7280"
+
+
+def finished(figure: go.Figure, title: str, x: str = "", y: str = "", height: int = 420) -> go.Figure:
+    """Return the figure with its title, axis names (with units) and the house's look; changed in place.
+
+    Parameters: title, states the finding; x and y, axis names; height in pixels.
+    """
+    lines = title.count("<br>") + 1
+    figure.update_layout(
+        title={"text": title, "x": 0, "xanchor": "left", "xref": "paper", "font": {"size": 17}}, height=height + 22 * (lines - 1),
+        font={"size": 13, "color": _INK}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", colorway=list(COLOURS),
+        margin={"l": 12, "r": 24, "t": 62 + 22 * (lines - 1), "b": 54}, hovermode="closest", template="none",
+        legend={"orientation": "h", "y": -0.28, "yref": "paper", "x": 0, "yanchor": "top"})
+    figure.update_xaxes(title=x or None, automargin=True, gridcolor=_GRID, zerolinecolor=_GRID, linecolor=_GRID, title_standoff=8)
+    figure.update_yaxes(title=y or None, automargin=True, gridcolor=_GRID, zerolinecolor=_GRID, linecolor=_GRID)
+    return figure
