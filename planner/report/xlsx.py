@@ -57,7 +57,7 @@ def workbook(tables: Mapping[str, object], as_of: datetime.date) -> bytes:
 
 def clean(text: str) -> str:
     """Return text without the control characters that a spreadsheet file cannot hold, cut at 32,767 letters."""
-    return _CONTROL.sub("", text)[:32767]
+    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))[:32767]
 
 
 def _cell(sheet, row: int, column: int, value, style) -> None:
