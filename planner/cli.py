@@ -1,4 +1,4 @@
-"""The command line: `planner report | plan | check | facts | schema`. Exit codes: 0 a plan, 3 no plan exists, 2 bad input, 1 ours."""
+"""The command line: `planner report | batch | plan | check | facts | schema`. Exit codes: 0 a plan, 3 no plan exists, 2 bad input, 1 ours."""
 
 from __future__ import annotations
 
@@ -108,11 +108,27 @@ def _facts(args) -> int:
     return OK if found else NO_PLAN
 
 
+def _batch(args) -> int:
+    from planner.batch import bar, run
+
+    records = run(args.source, args.output, workers=args.workers, scheduler=args.scheduler, plan_only=args.plan_only, progress=bar)
+    counts = {status: sum(r.status == status for r in records) for status in ("ok", "infeasible", "failed")}
+    _say(f"{len(records)} scenarios: {counts['ok']} ok ({sum(r.reused for r in records)} reports reused), {counts['infeasible']} "
+         f"infeasible, {counts['failed']} failed; {args.output}/index.html, batch.csv, failures.csv")
+    return OK if counts["ok"] == len(records) else NO_PLAN if not counts["failed"] else OURS
+
+
 def _schema(args) -> int:
     from planner.scenario import schema
 
     _say(json.dumps(schema(), indent=1))
     return OK
+
+
+def _workers(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"must be 1 to 1024, got {text[:20]}")
+    return int(text)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -143,6 +159,14 @@ def parser() -> argparse.ArgumentParser:
     facts = commands.add_parser("facts", help="print what is known about something, conflicts included")
     facts.add_argument("words", nargs="+", help='for example "vr-nvl72 hbm"')
     facts.set_defaults(run=_facts)
+
+    batch = commands.add_parser("batch", help="reports of a folder of scenarios or of a grid")
+    batch.add_argument("source", help="folder of scenarios, or a grid file (base and [grid])")
+    batch.add_argument("-o", "--output", default="reports", help="folder for the reports, the index and the tables (default: reports)")
+    batch.add_argument("--workers", type=_workers, help="local processes (default: one a core)")
+    batch.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler to run on instead, such as tcp://127.0.0.1:8786")
+    batch.add_argument("--plan-only", action="store_true", help="no reports, only the table of plans")
+    batch.set_defaults(run=_batch)
 
     commands.add_parser("schema", help="print the JSON Schema of the scenario file").set_defaults(run=_schema)
     return top
