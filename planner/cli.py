@@ -1,4 +1,4 @@
-"""The command line: `planner report | batch | plan | check | facts | schema`. Exit codes: 0 a plan, 3 no plan exists, 2 bad input, 1 ours."""
+"""The command line of `planner`. Exit codes: 0 a plan, 3 the input is right and no plan exists, 2 bad input, 1 a fault of ours."""
 
 from __future__ import annotations
 
