@@ -31,7 +31,13 @@ def _table() -> dict[str, tuple[str, float]]:
              "USD/GB-month": ("USD/B/s", 1e-9 / _SECONDS["month"]),
              "USD/GiB-month": ("USD/B/s", 2.0**-30 / _SECONDS["month"]),
              "USD/GB": ("USD/B", 1e-9), "USD/GiB": ("USD/B", 2.0**-30), "tok/s/MW": ("token/J", 1e-6),
-             "tok/s/kW": ("token/J", 1e-3), "L/min/kW": ("L/J", 1e-3 / 60), "J/tok": ("J/token", 1.0)}
+             "tok/s/kW": ("token/J", 1e-3), "L/min/kW": ("L/J", 1e-3 / 60), "J/tok": ("J/token", 1.0),
+             "billion": ("1", 1e9), "million": ("1", 1e6), "h/year": ("1", _HOUR / _SECONDS["year"]), "kJ/kg/K": ("J/kg/K", 1e3),
+             "kg/m3": ("kg/m3", 1.0), "pJ/bit": ("J/B", 8e-12), "ns/m": ("s/m", 1e-9), "W/GB": ("W/B", 1e-9),
+             "MUSD/MW-year": ("USD/W/s", 1 / _SECONDS["year"]), "USD/MW-day": ("USD/W/s", 1e-6 / _SECONDS["day"]),
+             "MUSD/year": ("USD/s", 1e6 / _SECONDS["year"]), "Mgal/MW-year": ("L/J", 3.785411784 / _SECONDS["year"]),
+             "MB/s/W": ("B/J", 1e6), "MEUR": ("EUR", 1e6), "JPY": ("JPY", 1.0), "TOPS": ("op/s", 1e12), "Gpps": ("1/s", 1e9),
+             "U": ("U", 1.0), "degF": ("degF", 1.0)}
     for prefix, factor in _SI.items():
         if prefix != "K":  # K is kelvin, kB and KB are the same thousand bytes
             units[f"{prefix}W"] = ("W", factor)
@@ -50,6 +56,8 @@ def _table() -> dict[str, tuple[str, float]]:
     for name, factor in _SECONDS.items():
         units[name] = ("s", factor)
         units[f"1/{name}"] = ("1/s", 1 / factor)
+    for name in ("years", "weeks"):
+        units[name] = units[name[:-1]]
     units["hour"], units["days"], units["hours"], units["months"] = units["h"], units["day"], units["h"], units["month"]
     for noun in ("GPU", "rack", "param", "token", "tok", "layer", "expert", "head", "switch", "link", "endpoint", "image"):
         units[noun] = units[noun + "s"] = ("1", 1.0)
