@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "planner"
 FLOORS = [
-    {"errors"}, {"units"}, {"specs"}, {"facts", "models"}, {"calibration"}, {"draws", "scenario"}, {"plan"},
+    {"errors"}, {"units"}, {"specs", "shapes"}, {"facts", "models"}, {"calibration"}, {"draws", "scenario"}, {"plan"},
     {"sensitivity", "timeline", "views", "questions"}, {"panels", "report"}, {"batch"}, {"cli"},
 ]
 MODEL_RUNGS = [

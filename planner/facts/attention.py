@@ -1,0 +1,239 @@
+"""What each layer of a model keeps per token, read from a config: windows, latents, indexers, compressed and recurrent layers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from planner.errors import InputError
+from planner.shapes import Attention
+
+# fields that change what a layer keeps; one that no reader below understands is refused
+CHANGES_CACHE = {
+    "compress_ratios",
+    "cla_share_factor",
+    "index_head_dim",
+    "sliding_window",
+    "layer_types",
+    "full_attention_interval",
+    "linear_attn_config",
+    "kv_lora_rank",
+    "hybrid_override_pattern",
+    "layers_block_type",
+    "attn_layer_period",
+    "num_kv_shared_layers",
+    "block_configs",
+    "sliding_window_pattern",
+    "attention_chunk_size",
+    "no_rope_layers",
+    "interleaved_attention",
+    "global_attn_every_n_layers",
+    "attn_layer_indices",
+    "ssm_cfg",
+    "cross_attention_layers",
+}
+LATENT_TYPES = ("deepseek", "kimi", "glm_moe_dsa", "longcat", "minicpm3")
+
+
+def need(config: Mapping, field: str) -> int:
+    """Return a size that must be there as a whole number > 0. Raises: InputError naming it."""
+    value = config.get(field)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(field, value, "must be given as a whole number >= 1")
+    return value
+
+
+def head_dim(config: Mapping) -> int:
+    """Return the size of one head: the field where it is given, else hidden over heads, which must divide."""
+    if config.get("head_dim"):
+        return need(config, "head_dim")
+    hidden, heads = need(config, "hidden_size"), need(config, "num_attention_heads")
+    if hidden % heads:
+        raise InputError("head_dim", None, f"must be given: hidden_size {hidden} over {heads} heads is not whole")
+    return hidden // heads
+
+
+def kv_heads(config: Mapping) -> int:
+    """Return the number of KV heads: the field, else the number of heads. A fixed multi_query flag means one."""
+    if config.get("multi_query") is True and "num_key_value_heads" not in config:
+        return 1
+    value = config.get("num_key_value_heads", config.get("num_attention_heads"))
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError("num_key_value_heads", value, "must be a whole number >= 1")
+    heads = config.get("num_attention_heads")
+    if heads and value > heads:
+        raise InputError("num_key_value_heads", value, f"must be at most the heads ({heads})")
+    return value
+
+
+def layer_kinds(config: Mapping) -> list[str]:
+    """Return the kind of each layer (`full`, `sliding`, `linear`, `mamba`, `mlp`), from whichever field says it.
+
+    Raises: InputError for a list whose length is not the number of layers, or a name that is not understood.
+    """
+    layers = need(config, "num_hidden_layers")
+    pattern = config.get("hybrid_override_pattern")
+    if pattern:
+        if len(pattern) != layers or set(pattern) - set("M*-E"):
+            raise InputError("hybrid_override_pattern", pattern, f"must be {layers} letters of M, *, -, E")
+        return [{"M": "mamba", "*": "full", "-": "mlp", "E": "mlp"}[c] for c in pattern]
+    types = config.get("layer_types") or config.get("layers_block_type")
+    if types:
+        if len(types) != layers:
+            raise InputError("layer_types", f"{len(types)} entries", f"must have one entry for each of {layers} layers")
+        names = {
+            "full_attention": "full",
+            "sliding_attention": "sliding",
+            "linear_attention": "linear",
+            "chunked_attention": "sliding",
+            "attention": "full",
+            "mamba": "mamba",
+            "moe": "mlp",
+            "mlp": "mlp",
+            "deepseek_sparse_attention": "full",
+        }
+        unknown = [t for t in types if t not in names]
+        if unknown:
+            raise InputError("layer_types", unknown[0], "is a kind of layer that is not understood")
+        return [names[t] for t in types]
+    interval = config.get("full_attention_interval")
+    if interval:
+        return ["full" if (i + 1) % need(config, "full_attention_interval") == 0 else "linear" for i in range(layers)]
+    linear = config.get("linear_attn_config")
+    if isinstance(linear, Mapping) and "full_attn_layers" in linear:
+        full = set(linear["full_attn_layers"])
+        return ["full" if i + 1 in full else "linear" for i in range(layers)]
+    if config.get("attn_layer_indices"):
+        return ["full" if i in set(config["attn_layer_indices"]) else "mamba" for i in range(layers)]
+    if config.get("attn_layer_period"):
+        period, offset = need(config, "attn_layer_period"), config.get("attn_layer_offset", 0)
+        return ["full" if i % period == offset else "mamba" for i in range(layers)]
+    window = config.get("sliding_window")
+    every = config.get("sliding_window_pattern") or config.get("global_attn_every_n_layers")
+    if window and every:
+        return ["full" if (i + 1) % every == 0 else "sliding" for i in range(layers)]
+    if (
+        window
+        and config.get("use_sliding_window") is not False
+        and config.get("model_type") in ("mistral", "mixtral", "phi3", "starcoder2", "gemma2", None)
+    ):
+        return (
+            ["sliding" if i % 2 == 0 else "full" for i in range(layers)] if config.get("model_type") == "gemma2" else ["sliding"] * layers
+        )
+    return ["full"] * layers
+
+
+def _compressed(config: Mapping, kinds: list[str]) -> tuple[Attention, ...]:
+    """DeepSeek-V4: each layer keeps a window of latents and, per `ratio` tokens, one compressed latent; ratio 4 adds an indexer."""
+    layers, heads, dim = len(kinds), need(config, "num_attention_heads"), need(config, "head_dim")
+    ratios = config["compress_ratios"][:layers]
+    if len(config["compress_ratios"]) < layers:
+        raise InputError("compress_ratios", f"{len(ratios)} entries", f"must have one entry for each of {layers} layers")
+    found = []
+    window = need(config, "sliding_window")
+    for ratio, number in Counter(ratios).items():
+        found.append(Attention("compressed", number, heads, 1, dim, dim, dim, window=window))
+        if ratio:
+            index = config.get("index_head_dim", 0) if ratio == min(r for r in ratios if r) and config.get("index_topk") else 0
+            found.append(
+                Attention(
+                    "compressed",
+                    number,
+                    heads,
+                    1,
+                    dim,
+                    dim,
+                    dim,
+                    stride=ratio,
+                    top_k=config.get("index_topk", 0) if index else 0,
+                    index_elements=index,
+                )
+            )
+    return tuple(found)
+
+
+def _latent(config: Mapping, kinds: list[str]) -> list[Attention]:
+    heads = config.get("num_attention_heads") or 1
+    lora, rope = need(config, "kv_lora_rank"), need(config, "qk_rope_head_dim")
+    nope, value = config.get("qk_nope_head_dim", 0), config.get("v_head_dim", 0)
+    full = kinds.count("full")
+    index_dim = config.get("index_head_dim") or 0
+    sharing = config.get("indexer_types") or config.get("index_layer_types")
+    own = full if not sharing else sum(1 for t in sharing[: len(kinds)] if t in ("full", "compute", "own"))
+    if index_dim and not sharing and config.get("index_topk_freq", 1) > 1:
+        own = -(-full // config["index_topk_freq"])
+    kind, top_k = ("sparse", need(config, "index_topk")) if index_dim else ("latent", 0)
+    with_index = [Attention(kind, own, heads, 1, nope + rope, value, lora + rope, top_k=top_k, index_elements=index_dim)] if own else []
+    rest = full - own
+    return with_index + ([Attention(kind, rest, heads, 1, nope + rope, value, lora + rope, top_k=top_k)] if rest else [])
+
+
+def _recurrent(config: Mapping, kinds: list[str]) -> list[Attention]:
+    linear, mamba = kinds.count("linear"), kinds.count("mamba")
+    found = []
+    if linear:
+        inner = config.get("linear_attn_config") or {}
+        heads_v = config.get("linear_num_value_heads") or inner.get("num_heads")
+        heads_k = config.get("linear_num_key_heads") or inner.get("num_heads")
+        dim_k = config.get("linear_key_head_dim") or inner.get("head_dim")
+        dim_v = config.get("linear_value_head_dim") or inner.get("head_dim")
+        kernel = config.get("linear_conv_kernel_dim") or inner.get("short_conv_kernel_size") or 1
+        if not all((heads_v, heads_k, dim_k, dim_v)):
+            raise InputError("linear_num_value_heads", heads_v, "must be given with the other sizes of linear attention")
+        conv = (2 * heads_k * dim_k + heads_v * dim_v) * (kernel - 1)
+        bits = 32 if "float32" in str(config.get("mamba_ssm_dtype", "float32")) else 16
+        found.append(
+            Attention(
+                "linear", linear, heads_v, heads_v, dim_k, dim_v, 0, state_elements=heads_v * dim_k * dim_v + conv // 2, state_bits=bits
+            )
+        )
+    if mamba:
+        heads, dim = config.get("mamba_num_heads"), config.get("mamba_head_dim")
+        state, groups = (
+            config.get("ssm_state_size") or config.get("mamba_d_state"),
+            config.get("n_groups") or config.get("mamba_n_groups", 1),
+        )
+        kernel = config.get("conv_kernel") or config.get("mamba_d_conv", 4)
+        if not all((heads, dim, state)):
+            raise InputError("mamba_num_heads", heads, "must be given with mamba_head_dim and ssm_state_size")
+        conv = (heads * dim + 2 * groups * state) * (kernel - 1)
+        found.append(Attention("linear", mamba, heads, heads, state, dim, 0, state_elements=heads * dim * state + conv // 2, state_bits=32))
+    return found
+
+
+def attention_layers(config: Mapping) -> tuple[Attention, ...]:
+    """Return the layers that keep something per token or per sequence, alike ones together.
+
+    Parameters: config, with today's field names (`modelcards.normalised`). Returns: Attention groups; the MTP module's own layers are not
+    counted. Raises: InputError for a contradiction, or a field that changes the cache and is not understood.
+    """
+    kinds = layer_kinds(config)
+    for field in ("block_configs", "num_kv_shared_layers", "ssm_cfg", "cross_attention_layers"):
+        if config.get(field):
+            raise InputError(field, config[field], "changes the cache and is not understood")
+    if config.get("compress_ratios"):
+        return _compressed(config, kinds)
+    if config.get("kv_lora_rank"):
+        return tuple(_latent(config, kinds) + _recurrent(config, kinds))
+    if str(config.get("model_type", "")).startswith(LATENT_TYPES) and config.get("model_type") != "deepseek":
+        raise InputError("kv_lora_rank", None, "must be given for a latent-attention model")
+    share = config.get("cla_share_factor") or 1
+    if isinstance(share, bool) or not isinstance(share, int) or share < 1:
+        raise InputError("cla_share_factor", share, "must be a whole number >= 1")
+    found = []
+    full, sliding = kinds.count("full"), kinds.count("sliding")
+    groups = kv_heads(config)
+    if full or sliding:
+        heads, dim = config.get("num_attention_heads") or groups, head_dim(config)
+        value = config.get("v_head_dim") or dim
+    if full:
+        wide_dim, wide_groups = config.get("global_head_dim") or dim, config.get("num_global_key_value_heads") or groups
+        tied = 1 if config.get("attention_k_eq_v") else 2
+        each = wide_groups * (wide_dim + (config.get("v_head_dim") or wide_dim)) * tied // 2
+        found.append(Attention("full", -(-full // share), heads, wide_groups, wide_dim, wide_dim if value == dim else value, each))
+    if sliding:
+        window = config.get("sliding_window") or config.get("attention_chunk_size")
+        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+            raise InputError("sliding_window", window, "must be a whole number >= 1 where layers slide")
+        found.append(Attention("sliding", -(-sliding // share), heads, groups, dim, value, groups * (dim + value), window=window))
+    return tuple(found + _recurrent(config, kinds))
