@@ -17,7 +17,7 @@ class Weight:
     """One kind of tensor: rows x cols (cols 0: a vector), `copies` of it in the model, `used` of them by one token.
 
     part, one of `PARTS`; linear, a matrix product that a low-precision checkpoint may hold in few bits; layers [1] it is spread
-    over, for pipeline stages; name, what it is called.
+    over, for pipeline stages; name, what it is called; bits [1] a value is always stored in (0: as the checkpoint).
     """
 
     part: str
@@ -28,6 +28,7 @@ class Weight:
     used: float
     linear: bool = True
     layers: int = 1
+    bits: int = 0
 
     def __post_init__(self):
         if self.part not in PARTS:
@@ -54,7 +55,7 @@ class Attention:
     kind, one of `KINDS`; heads and kv_heads [1]; qk_dim and v_dim per head [1]; cache_elements per token and layer, as stored (K and V,
     or the latent and its rope part); window [token] that a sliding layer sees, 0 = all; stride [token] per stored entry (compressed
     layers); top_k [token] that a sparse layer reads, 0 = all; index_elements per token and layer (the indexer's keys); state_elements per
-    sequence and layer (recurrent layers); state_bits, their width.
+    sequence and layer (recurrent layers); state_bits, their width; index_heads [1]; latent [1], its size without the rope part.
     """
 
     kind: str
@@ -70,6 +71,8 @@ class Attention:
     index_elements: int = 0
     state_elements: int = 0
     state_bits: int = 16
+    index_heads: int = 0
+    latent: int = 0
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -127,3 +130,24 @@ class ModelShape:
 
     def __hash__(self):
         return hash((self.name, self.architecture, self.hidden, self.layers))
+
+
+@dataclass(frozen=True)
+class Format:
+    """A number format: bits [1] a value, scale_bits [1] for each block of block_rows x block_cols values (0: no scales).
+
+    tensor_bytes [B] stored beside each tensor (a packed tensor's shape).
+    """
+
+    name: str
+    bits: float
+    block_rows: int = 0
+    block_cols: int = 0
+    scale_bits: int = 0
+    tensor_bytes: int = 0
+
+    @property
+    def bits_per_value(self) -> float:
+        """Bits a value with its share of the scale, blocks full."""
+        block = self.block_rows * self.block_cols
+        return self.bits + (self.scale_bits / block if block else 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.errors import InputError
+from planner.facts import kimi
 from planner.facts.attention import attention_layers, head_dim, kv_heads, layer_kinds, need
 from planner.facts.quantisation import stored_formats
 from planner.facts.vision import vision_weights
@@ -69,7 +70,6 @@ REFUSED = {
     "jamba": "mamba_dt_rank",
     "falcon_mamba": "model_type",
     "deepseek_v4": "hc_mult",
-    "kimi_linear": "linear_attn_config.use_full_rank_gate",
     "mllama": "cross_attention_layers",
     "t5": "model_type",
 }
@@ -173,15 +173,17 @@ def _experts(c: Mapping, layers: int, part: str = "") -> list[Weight]:
     found.append(Weight(ro, "router", num, h, layers, layers, False, layers))
     bias = c.get("use_routing_bias") or c.get("use_moe_router_bias") or kind in ROUTER_BIAS
     if bias and c.get("topk_method", "noaux_tc") == "noaux_tc":
-        found.append(Weight(ro, "router_bias", num, 0, layers, layers, False, layers))
+        found.append(Weight(ro, "router_bias", num, 0, layers, layers, False, layers, 0 if kind == "gpt_oss" else 32))
     if kind == "gpt_oss":
         found.append(Weight(ex, "expert_bias", 2 * width + h, 0, num * layers, top * layers, False, layers))
     if latent:
         found += [
-            Weight(ex, "latent_in", latent, h, layers, layers, True, layers),
-            Weight(ex, "latent_out", h, latent, layers, layers, True, layers),
+            Weight(sh, "latent_in", latent, h, layers, layers, True, layers),
+            Weight(sh, "latent_out", h, latent, layers, layers, True, layers),
         ]
     shared = c.get("shared_expert_intermediate_size") or c.get("share_expert_dim") or c.get("moe_shared_expert_intermediate_size")
+    if latent and c.get("latent_moe_use_norm"):
+        found.append(Weight(part or "norm", "latent_norm", latent, 0, layers, layers, False, layers))
     number = c.get("n_shared_experts") or 0
     if kind == "llama4_text" and not number:
         number, shared = 1, width
@@ -237,7 +239,7 @@ def _mtp(c: Mapping) -> list[Weight]:
     return [
         *attention,
         *experts,
-        Weight("mtp", "eh_proj", h, 2 * h, number, number, True, number),
+        Weight("mtp", "eh_proj", h, 2 * h, number, number, False, number),
         Weight("mtp", "norms", 3 * h + 2 * h, 0, number, number, False, number),
     ]
 
@@ -250,7 +252,8 @@ def _layers(c: Mapping, attention) -> list[Weight]:
     else:
         found = _grouped_attention(c, full)
     if kinds.count("linear"):
-        found += _delta_net(c, kinds.count("linear"))
+        found += (kimi.delta_layers if kind == "kimi_linear" else _delta_net)(c, kinds.count("linear"))
+    found += kimi.block_residuals(c)
     if kinds.count("mamba"):
         found += _mamba(c, kinds.count("mamba"))
     routed = moe_layers(c)

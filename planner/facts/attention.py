@@ -147,6 +147,7 @@ def _compressed(config: Mapping, kinds: list[str]) -> tuple[Attention, ...]:
                     stride=ratio,
                     top_k=config.get("index_topk", 0) if index else 0,
                     index_elements=index,
+                    index_heads=config.get("index_n_heads", 0) if index else 0,
                 )
             )
     return tuple(found)
@@ -161,11 +162,13 @@ def _latent(config: Mapping, kinds: list[str]) -> list[Attention]:
     sharing = config.get("indexer_types") or config.get("index_layer_types")
     own = full if not sharing else sum(1 for t in sharing[: len(kinds)] if t in ("full", "compute", "own"))
     if index_dim and not sharing and config.get("index_topk_freq", 1) > 1:
-        own = -(-full // config["index_topk_freq"])
+        first = config.get("index_skip_topk_offset") or 0
+        own = first + -(-(full - first) // config["index_topk_freq"])
     kind, top_k = ("sparse", need(config, "index_topk")) if index_dim else ("latent", 0)
-    with_index = [Attention(kind, own, heads, 1, nope + rope, value, lora + rope, top_k=top_k, index_elements=index_dim)] if own else []
+    with_index = [Attention(kind, own, heads, 1, nope + rope, value, lora + rope, top_k=top_k, index_elements=index_dim,
+                            index_heads=config.get("index_n_heads") or 0, latent=lora)] if own else []
     rest = full - own
-    return with_index + ([Attention(kind, rest, heads, 1, nope + rope, value, lora + rope, top_k=top_k)] if rest else [])
+    return with_index + ([Attention(kind, rest, heads, 1, nope + rope, value, lora + rope, top_k=top_k, latent=lora)] if rest else [])
 
 
 def _recurrent(config: Mapping, kinds: list[str]) -> list[Attention]:

@@ -149,6 +149,11 @@ def normalised(config: Mapping, file: str = "") -> dict:
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 10**9:
                 raise InputError(found[0][0], value, f"must be a whole number of at least {least}", file)
         text[name] = value
+    blocks = text.get("layers_block_type")
+    if text.get("model_type") == "nemotron_h" and isinstance(blocks, list):
+        letters = {"mamba": "M", "attention": "*", "moe": "E", "mlp": "-"}
+        text["hybrid_override_pattern"] = "".join(letters.get(b, "?") for b in blocks)
+        text.setdefault("num_hidden_layers", len(blocks))
     return text
 
 

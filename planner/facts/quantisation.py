@@ -81,8 +81,13 @@ def stored_formats(config: Mapping, text: Mapping) -> dict[str, str]:
     if str(quant.get("quant_method", "")).lower() == "mxfp4":
         return {"experts": "mxfp4"}
     patterns = [str(p) for key in ("exclude_modules", "ignore", "modules_to_not_convert", "ignored_layers") for p in (quant.get(key) or [])]
+    examples = dict(EXAMPLES)
+    if "linear_attn_config" in text:
+        examples["recurrent"] = EXAMPLES["attention"]
+    elif "mamba_num_heads" in text:
+        examples |= {"recurrent": ("backbone.layers.0.mixer.in_proj",), "attention": ("backbone.layers.5.mixer.q_proj",)}
     found = {}
-    for part, names in EXAMPLES.items():
+    for part, names in examples.items():
         if not all(_excluded(n, patterns) for n in names):
             found[part] = low
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from planner.facts import kimi
 from planner.shapes import Weight
 
 
@@ -50,6 +51,8 @@ def vision_weights(config: Mapping, hidden: int) -> list[Weight]:
         return []
     if "vt_hidden_size" in vision and vision.get("mm_projector_type") == "patchmerger":
         return _moonvit(vision)
+    if vision.get("mm_projector_type") == "patchmergerv2":
+        return kimi.vision(vision)
     if "spatial_merge_size" in vision and "depth" in vision and "num_position_embeddings" in vision:
         return _qwen(vision, hidden)
     return []

@@ -1,0 +1,64 @@
+"""Number formats by name, and which parts of a model a chosen format is applied to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from planner.errors import InputError
+from planner.facts.files import table
+from planner.facts.names import resolve_precision
+from planner.shapes import Format, ModelShape
+
+LOW_PARTS = ("attention", "indexer", "dense_mlp", "experts", "shared_experts", "recurrent", "mtp")
+KEPT_HIGH_IN_FP4 = ("attention", "indexer", "mtp")  # of latent-attention models, as their published FP4 checkpoints do
+AS_RELEASED = ("as_released", "released", "as released", "native", "auto")
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """Return every format of data/formats.csv by name."""
+    return {r["name"]: Format(r["name"], float(r["bits"]), int(r["block_rows"]), int(r["block_cols"]), int(r["scale_bits"]),
+                              int(r["tensor_bytes"]))
+            for r in table("formats.csv")}
+
+
+def number_format(spelling: str) -> Format:
+    """Return a format by any spelling. Raises: InputError for an unknown or ambiguous one ("fp4")."""
+    if spelling in formats():
+        return formats()[spelling]
+    if isinstance(spelling, str) and spelling.lower() == "auto":
+        raise InputError("format", spelling, "must be named (nvfp4, mxfp4, fp8, bf16, ...)")
+    return formats()[resolve_precision(spelling)]
+
+
+def peak_format(spelling: str) -> str:
+    """Return the name of the dense peak that products in this format run at (a key of `Accelerator.peak_flops_per_s`)."""
+    name = number_format(spelling).name
+    return next(r["peak"] for r in table("formats.csv") if r["name"] == name) or "bf16"
+
+
+def weight_formats(shape: ModelShape, chosen: str | Mapping[str, str] | None) -> dict[str, Format]:
+    """Return part -> Format of a model's linear weights; parts not named stay in BF16.
+
+    Parameters: shape; chosen, a format's name for every linear layer, a mapping part -> name, or None (or "as_released") for the
+    checkpoint's own formats. FP4 on a latent-attention model leaves attention and the MTP module high, as published checkpoints do.
+    Returns: dict. Raises: InputError for an unknown format or part.
+    """
+    if chosen is None or (isinstance(chosen, str) and chosen.lower() in AS_RELEASED):
+        chosen = shape.quantisation
+    if isinstance(chosen, Mapping):
+        for part in chosen:
+            if part not in LOW_PARTS:
+                raise InputError("weight_format", part, f"must name parts of {', '.join(LOW_PARTS)}")
+        return {part: number_format(name) for part, name in chosen.items()}
+    low = number_format(chosen)
+    if low.name in ("bf16", "fp32"):
+        return dict.fromkeys(LOW_PARTS, low) if low.name == "fp32" else {}
+    if low.name == "fp8" and any(name == "fp8_block" for name in shape.quantisation.values()):
+        low = formats()["fp8_block"]
+    latent = any(a.shared_latent for a in shape.attention)
+    kept = KEPT_HIGH_IN_FP4 if latent and low.bits < 8 else ()
+    if low.name == "mxfp4" and shape.experts and shape.quantisation == {"experts": "mxfp4"}:
+        return {"experts": low}
+    return {part: low for part in LOW_PARTS if part not in kept}
