@@ -151,3 +151,48 @@ class Format:
         """Bits a value with its share of the scale, blocks full."""
         block = self.block_rows * self.block_cols
         return self.bits + (self.scale_bits / block if block else 0.0)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a replica is split: tp x dp GPUs a pipeline stage, pp stages; experts over moe_tp x ep GPUs of a stage.
+
+    tp [1] splits heads and dense layers; dp [1] runs attention on different requests; ep [1] GPUs that hold different experts; moe_tp [1]
+    splits one expert. tp x dp must equal moe_tp x ep: a layout that says otherwise is refused with both products.
+    """
+
+    tp: int = 1
+    ep: int = 1
+    dp: int = 1
+    pp: int = 1
+    moe_tp: int = 0
+
+    def __post_init__(self):
+        for name in ("tp", "ep", "dp", "pp"):
+            count(f"layout.{name}", getattr(self, name), 1, 10**6)
+        if not self.moe_tp:
+            if self.stage_gpus % self.ep:
+                raise InputError("layout.ep", self.ep, f"must divide tp x dp = {self.stage_gpus}")
+            object.__setattr__(self, "moe_tp", self.stage_gpus // self.ep)
+        if self.stage_gpus != self.moe_tp * self.ep:
+            products = f"tp x dp = {self.tp} x {self.dp} = {self.stage_gpus}, moe_tp x ep = {self.moe_tp} x {self.ep} = {self.moe_tp * self.ep}"
+            raise InputError("layout", products, "must have one number of GPUs for attention and for experts")
+
+    @property
+    def stage_gpus(self) -> int:
+        """GPUs of one pipeline stage."""
+        return self.tp * self.dp
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one replica."""
+        return self.stage_gpus * self.pp
+
+    @property
+    def label(self) -> str:
+        """The layout in the field's short form, such as TP8, DEP16 or TP4 PP2."""
+        if self.dp > 1 and self.tp == 1:
+            head = f"DEP{self.dp}" if self.ep == self.dp else f"DP{self.dp} EP{self.ep}"
+        else:
+            head = f"TP{self.tp}" + (f" DP{self.dp}" if self.dp > 1 else "") + (f" EP{self.ep}" if self.ep > 1 else "")
+        return head + (f" PP{self.pp}" if self.pp > 1 else "")

@@ -178,7 +178,11 @@ def source(model: str | Mapping | Path) -> tuple[str, dict]:
         return Path(text).stem.removesuffix("_config"), {**read(text), **_beside(Path(text))}
     from planner.facts.names import resolve_model
 
-    name = resolve_model(text)
+    short = {}
+    for full in catalogue():
+        short.setdefault(full.lower(), full)
+        short.setdefault(full.split("/")[-1].lower(), full)
+    name = short.get(text.lower()) or resolve_model(text)
     return name, read(catalogue()[name])
 
 

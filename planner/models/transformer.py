@@ -169,7 +169,8 @@ def kv_bytes(attention: tuple[Attention, ...], tokens, sequences=1.0, bits: floa
 
     Parameters: attention, the layers; tokens [token] a sequence, scalar or array; sequences [1]; bits [1] an element; allocator [text]:
     `window_capped` (a sliding layer keeps its window) or `uniform_pages` (every layer keeps every token, as allocators with one page table do);
-    index_bits [1], the indexer's keys (as `bits` unless given). Returns: bytes [B], broadcast shape, recurrent state included.
+    index_bits [1], the indexer's keys (as `bits` unless given). Returns: bytes [B], broadcast shape; recurrent layers add nothing here
+    (`state_bytes`).
     Raises: InputError for negative tokens or another allocator.
     Validity: per replica, before tensor parallelism. Error: exact by count. Source: the layers' fields.
     """
@@ -183,8 +184,18 @@ def kv_bytes(attention: tuple[Attention, ...], tokens, sequences=1.0, bits: floa
             kept = np.minimum(kept, layer.window)
         index = layer.index_elements * (bits if index_bits is None else index_bits)
         per_sequence = per_sequence + layer.layers * kept * (layer.cache_elements * bits + index) / 8
-        per_sequence = per_sequence + layer.layers * layer.state_elements * layer.state_bits / 8
     return (per_sequence * sequences)[()]
+
+
+def state_bytes(attention: tuple[Attention, ...], sequences=1.0):
+    """Return the state that recurrent layers keep for each sequence, whatever its length: sum of elements x bits / 8.
+
+    Parameters: attention, the layers; sequences [1], scalar or array. Returns: bytes [B], shape of sequences; 0 without such layers.
+    Raises: InputError for negative sequences. Validity: state and convolution tail in the widths that the config names.
+    Error: exact by count. Source: the layers' fields.
+    """
+    each = sum(layer.layers * layer.state_elements * layer.state_bits / 8 for layer in attention)
+    return (each * nonnegative("sequences", sequences))[()]
 
 
 def kv_copies(layer: Attention, tp: int) -> float:

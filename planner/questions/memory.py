@@ -1,0 +1,374 @@
+"""Questions about parameters, checkpoints, caches and what fits in HBM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.calibration import residency as calibrated
+from planner.calibration.table import constant
+from planner.errors import Infeasible, InputError
+from planner.facts import catalog, modelcards
+from planner.facts.evidence import claim
+from planner.facts.formats import AS_RELEASED, number_format, weight_formats
+from planner.models import residency, transformer
+from planner.plan.answer import Answer, exact, weakest
+from planner.questions.registry import Input, Question
+from planner.shapes import Format, Layout, ModelShape
+from planner.specs import Rack
+
+PART_NAMES = {"shared": "shared_experts", "routed_experts": "experts", "embeddings": "embedding", "lm_head": "head", "mlp": "dense_mlp"}
+DEFAULT_MEMORY_FRACTION = 0.9
+
+
+def number(inputs: Mapping, name: str, *, low: float = 0.0, high: float = 1e15, whole: bool = False, default=None) -> float:
+    """Return one numeric input inside a range. Raises: InputError naming it."""
+    value = inputs.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high or (whole and value != int(value)):
+        kind = "a whole number" if whole else "a number"
+        raise InputError(name, value, f"must be {kind} from {low:g} to {high:g}")
+    return value
+
+
+def cache_bits(inputs: Mapping, default: str = "bf16") -> tuple[float, str]:
+    """Return (bits, note) of the KV cache from kv_format, or from kv_bytes an element; the default is said in the note."""
+    if "kv_bytes" in inputs:
+        return 8.0 * number(inputs, "kv_bytes", low=0.25, high=8), ""
+    if "kv_format" not in inputs:
+        return number_format(default).bits, f"kv_format not given: {default}"
+    return number_format(inputs["kv_format"]).bits, ""
+
+
+def system(inputs: Mapping) -> Rack:
+    """Return the system that a question names, with its profile and power setting."""
+    return catalog.system_from(inputs["system"], inputs.get("profile"), inputs.get("gpu_watts"))
+
+
+def formats_of(inputs: Mapping, shape: ModelShape) -> dict[str, Format]:
+    """Return part -> Format of the chosen weights (weight_format or formats.weights), as released where none is named."""
+    return weight_formats(shape, inputs.get("weight_format"))
+
+
+def _shared(inputs: Mapping) -> dict:
+    """Return the inputs with `formats` opened: {weights, kv} or {weight_format, kv_format} become plain inputs."""
+    opened = dict(inputs)
+    given = opened.pop("formats", None)
+    if isinstance(given, Mapping):
+        names = {"weights": "weight_format", "weight": "weight_format", "weight_format": "weight_format", "kv": "kv_format", "kv_format": "kv_format"}
+        for key, value in given.items():
+            if key not in names:
+                raise InputError(f"formats.{key}", value, f"is not one of {', '.join(names)}")
+            opened.setdefault(names[key], value)
+    elif isinstance(given, str):
+        opened.setdefault("weight_format", given)
+    elif given is not None:
+        raise InputError("formats", given, "must be {weights, kv}")
+    return opened
+
+
+def _parameters(inputs: dict) -> Answer:
+    shape = modelcards.load(inputs["model"])
+    part = PART_NAMES.get(inputs["part"], inputs["part"])
+    note = "; ".join(shape.notes)
+    parts = transformer.parameters(shape)
+    if part == "total":
+        wanted = sum(n for name, n in parts.items() if name != "mtp" or inputs.get("include_mtp", True))
+        note = "; ".join([*shape.notes, *(["the MTP module is included"] if "mtp" in parts and inputs.get("include_mtp", True) else [])])
+    elif part == "main":
+        wanted = sum(n for name, n in parts.items() if name not in ("mtp", "vision"))
+    elif part == "text":
+        wanted = sum(n for name, n in parts.items() if name != "vision")
+    elif part == "stored":
+        wanted = sum(parts.values()) + sum(w.total for w in shape.duplicated)
+    elif part == "active":
+        definition = inputs.get("definition", "without_embedding")
+        wanted, note = transformer.active_parameters(shape, definition), f"definition: {definition.replace('_', ' ')}"
+    elif part == "attention":
+        wanted = parts.get("attention", 0) + parts.get("indexer", 0) + parts.get("recurrent", 0)
+    elif part in ("embedding", "head", "indexer", "recurrent", "dense_mlp", "router", "shared_experts", "experts", "norm", "mtp", "vision"):
+        wanted = parts.get(part, 0)
+    else:
+        allowed = (
+            "total, main, text, stored, active, embedding, attention, experts, shared_experts, vision, mtp, head, router, norm, dense_mlp, indexer"
+        )
+        raise InputError("part", inputs["part"], f"must be one of {allowed}, recurrent")
+    return exact("parameters", float(wanted), "count", basis=part, note=note)
+
+
+def _checkpoint_bytes(inputs: dict) -> Answer:
+    shape = modelcards.load(inputs["model"])
+    chosen = inputs.get("weight_format")
+    parts = transformer.checkpoint_bytes(shape, formats_of(inputs, shape))
+    released = chosen is None or str(chosen).lower() in AS_RELEASED
+    return exact(
+        "checkpoint_bytes",
+        sum(parts.values()),
+        "B",
+        basis="tensors, as released" if released else f"tensors, {chosen}",
+        note="file headers not counted (5e-8 to 2e-5 of a repository)",
+    )
+
+
+def _kv_bytes(inputs: dict) -> Answer:
+    bits, note = cache_bits(inputs)
+    layers = modelcards.cache_layers(inputs["model"])
+    tokens = number(inputs, "tokens", high=1e12)
+    sequences = number(inputs, "sequences", high=1e12)
+    allocator = inputs["allocator"]
+    tp = int(number(inputs, "tp", low=1, high=1e6, whole=True))
+    if not inputs.get("indexer", True):
+        value = sum(transformer.kv_bytes((a,), tokens, sequences, bits, allocator, 0.0) * transformer.kv_copies(a, tp) / tp for a in layers)
+    else:
+        value = sum(transformer.kv_bytes((a,), tokens, sequences, bits, allocator) * transformer.kv_copies(a, tp) / tp for a in layers)
+    state = transformer.state_bytes(layers, sequences)
+    if state:
+        note = "; ".join(n for n in (note, f"recurrent layers keep {state:,.0f} B more, whatever the length") if n)
+    basis = f"{allocator}, per GPU of TP{tp}" if tp > 1 else f"{allocator}, one replica"
+    return exact("kv_bytes", float(value), "B", basis=basis, note=note)
+
+
+def _layout(inputs: Mapping) -> Layout:
+    layout = inputs.get("layout") or {}
+    if not isinstance(layout, Mapping):
+        raise InputError("layout", layout, 'must be an object such as {"tp": 8}')
+    return residency.check_layout(layout)
+
+
+def _weights(inputs: Mapping, shape: ModelShape, layout: Layout, rack: Rack | None = None) -> float:
+    padded = calibrated.EXPERT_WIDTH_MULTIPLE if rack is not None and rack.accelerator.generation == "hopper" else 0
+    return sum(residency.weights_bytes_per_gpu(shape, formats_of(inputs, shape), layout, bool(inputs.get("mtp", False)), padded).values())
+
+
+def _weights_bytes_per_gpu(inputs: dict) -> Answer:
+    shape, layout = modelcards.load(inputs["model"]), _layout(inputs)
+    value = _weights(inputs, shape, layout)
+    words = [f"layout {layout.label}"]
+    heads = max((a.kv_heads for a in shape.attention if not a.shared_latent and a.kind != "linear"), default=0)
+    if heads and layout.tp > heads:
+        words.append(f"{heads} KV heads are replicated {layout.tp / heads:g} times")
+    if shape.experts and layout.ep > 1 and shape.experts.num % layout.ep:
+        words.append(f"{residency.spare_experts(shape.experts.num, layout.ep)} spare expert copies")
+    if shape.layers % layout.pp:
+        words.append("stages are uneven: the fullest counts")
+    error = constant("residency", "weights_error")
+    return Answer(
+        "weights_bytes_per_gpu", value, "B", "modelled", "F", value * error.low, value * error.high, basis="fullest GPU", note="; ".join(words)
+    )
+
+
+def _pool(inputs: Mapping, rack: Rack, shape: ModelShape, layout: Layout) -> tuple[float, float, float, str]:
+    fraction = number(inputs, "memory_utilisation", low=1e-6, high=1.0, default=DEFAULT_MEMORY_FRACTION)
+    device = rack.accelerator.hbm_bytes
+    behind = catalog.claims_behind(rack).get("hbm_bytes")
+    weights = _weights(inputs, shape, layout, rack)
+    error = constant("residency", "weights_error")
+    if weights > device * fraction:
+        limit = f"weights need {weights / 1e9:,.1f} GB a GPU with {layout.label}, {fraction:.0%} of {device / 1e9:,.1f} GB may be used"
+        raise Infeasible("weights", limit, "more GPUs, or a smaller format")
+    activations, others = calibrated.activation_bytes(shape), calibrated.other_bytes(layout.gpus)
+    value = residency.kv_pool_bytes(device, fraction, weights, activations[0], others[0])
+    low = residency.kv_pool_bytes(behind.low if behind else device, fraction, weights * error.high, activations[2], others[2])
+    high = residency.kv_pool_bytes(behind.high if behind else device, fraction, weights * error.low, activations[1], others[1])
+    return float(low), float(value), float(high), weakest("F", behind.grade if behind else "P")
+
+
+def _default_layout(inputs: Mapping, shape: ModelShape) -> Layout:
+    if inputs.get("layout"):
+        layout = _layout(inputs)
+        gpus = inputs.get("gpus")
+        if gpus is not None and layout.gpus != number(inputs, "gpus", low=1, high=1e7, whole=True):
+            raise InputError("layout", f"{layout.label} = {layout.gpus} GPUs", f"must use the {gpus} GPUs given")
+        return layout
+    gpus = int(number(inputs, "gpus", low=1, high=1e7, whole=True, default=1))
+    layouts = residency.candidate_layouts(shape, gpus)
+    if not layouts:
+        raise Infeasible("layout", f"no layout of {shape.heads} heads and {shape.layers} layers uses {gpus} GPUs", "a power of two")
+    formats = formats_of(inputs, shape)
+    return min(layouts, key=lambda one: (one.pp, sum(residency.weights_bytes_per_gpu(shape, formats, one).values())))
+
+
+def _kv_pool(inputs: dict) -> Answer:
+    rack, shape = system(inputs), modelcards.load(inputs["model"])
+    layout = _default_layout(inputs, shape)
+    low, value, high, grade = _pool(inputs, rack, shape, layout)
+    how = "modelled" if rack.name == "h100-sxm" else "extrapolated"
+    return Answer(
+        "kv_pool_bytes",
+        value,
+        "B",
+        how,
+        grade,
+        low,
+        high,
+        basis="one GPU",
+        limit="hbm",
+        note=f"layout {layout.label}; activation peak modelled, graphs outside",
+    )
+
+
+def _max_sequences(inputs: dict) -> Answer:
+    rack, shape = system(inputs), modelcards.load(inputs["model"])
+    layout = _default_layout(inputs, shape)
+    bits, note = cache_bits(inputs, "fp8")
+    tokens = number(inputs, "context_tokens", low=1, high=1e10)
+    ends = []
+    pools = _pool(inputs, rack, shape, layout)
+    for pool in pools[:3]:
+        try:
+            ends.append(residency.max_sequences(pool, shape, tokens, bits, layout, inputs["allocator"]))
+        except Infeasible:
+            if pool == pools[1]:
+                raise
+            ends.append(0)
+    return Answer(
+        "max_sequences",
+        float(ends[1]),
+        "count",
+        "modelled" if rack.name == "h100-sxm" else "extrapolated",
+        pools[3],
+        float(ends[0]),
+        float(ends[2]),
+        basis="one replica",
+        note="; ".join(n for n in (f"layout {layout.label}", note) if n),
+        limit="kv_cache",
+    )
+
+
+def _smallest_fit(inputs: dict) -> Answer:
+    rack, shape = system(inputs), modelcards.load(inputs["model"])
+    bits, note = cache_bits(inputs, "fp8")
+    fraction = number(inputs, "memory_utilisation", low=1e-6, high=1.0, default=0.95)
+    reserve = number(inputs, "reserve_bytes", high=1e12, default=claim("P0010").base_value)
+    gpus, layout, reason = residency.smallest_fit(
+        shape,
+        formats_of(inputs, shape),
+        rack.accelerator.hbm_bytes,
+        fraction,
+        reserve,
+        number(inputs, "context_tokens", high=1e10),
+        number(inputs, "sequences", high=1e9),
+        bits,
+    )
+    behind = catalog.claims_behind(rack).get("hbm_bytes")
+    return exact(
+        "smallest_fit",
+        float(gpus),
+        "GPUs",
+        how="modelled",
+        grade=behind.grade if behind else "P",
+        limit="hbm",
+        note="; ".join(n for n in (f"layout {layout.label}; one step fewer: {reason}", note) if n),
+    )
+
+
+MODEL = Input("catalogue name, any spelling of it, a path to a config.json, or its content", required=True)
+SYSTEM = Input("catalogue name, any spelling of it, or an object with the fields", required=True)
+FORMATS = {
+    "formats": Input("{weights, kv}, instead of the two below"),
+    "weight_format": Input("nvfp4, mxfp4, fp8, bf16, ...; absent: as released"),
+    "kv_format": Input("bf16, fp8, nvfp4, ..."),
+    "kv_bytes": Input("bytes an element, instead of kv_format", "B"),
+}
+ON_SYSTEM = {
+    "system": SYSTEM,
+    "profile": Input("where a system has two"),
+    "gpu_watts": Input("power setting", "W"),
+    "gpus": Input("GPUs of a replica", "GPUs"),
+    "model": MODEL,
+    **FORMATS,
+    "layout": Input("{tp, ep, dp or attention_dp, pp, moe_tp}"),
+    "memory_utilisation": Input("share of device memory an engine may use", "fraction"),
+}
+
+
+def _opened(answer):
+    return lambda inputs: answer(_shared(inputs))
+
+
+QUESTIONS = (
+    Question(
+        "parameters",
+        "parameters of a model",
+        "count",
+        "planner.models.transformer.parameters",
+        {
+            "model": MODEL,
+            "part": Input("total, active, embedding, attention, experts, shared_experts, vision, mtp, ...", default="total"),
+            "definition": Input("of active: without_embedding, with_embeddings or without_head"),
+            "include_mtp": Input("whether total holds the MTP module", default=True),
+        },
+        _parameters,
+    ),
+    Question(
+        "checkpoint_bytes",
+        "bytes of a checkpoint's tensors",
+        "B",
+        "planner.models.transformer.checkpoint_bytes",
+        {"model": MODEL, "weight_format": FORMATS["weight_format"], "formats": FORMATS["formats"]},
+        _opened(_checkpoint_bytes),
+    ),
+    Question(
+        "kv_bytes",
+        "KV cache of sequences",
+        "B",
+        "planner.models.transformer.kv_bytes",
+        {
+            "model": MODEL,
+            "tokens": Input("a sequence", "tokens", default=1),
+            "sequences": Input("how many", "count", default=1),
+            "kv_format": FORMATS["kv_format"],
+            "kv_bytes": FORMATS["kv_bytes"],
+            "tp": Input("per GPU of this tensor parallelism", default=1),
+            "allocator": Input("window_capped or uniform_pages", default="window_capped"),
+            "indexer": Input("count the sparse indexer's keys", default=True),
+            "formats": FORMATS["formats"],
+        },
+        _opened(_kv_bytes),
+    ),
+    Question(
+        "weights_bytes_per_gpu",
+        "weights on the fullest GPU",
+        "B",
+        "planner.models.residency.weights_bytes_per_gpu",
+        {
+            "model": MODEL,
+            "weight_format": FORMATS["weight_format"],
+            "formats": FORMATS["formats"],
+            "layout": ON_SYSTEM["layout"],
+            "mtp": Input("load the MTP module", default=False),
+        },
+        _opened(_weights_bytes_per_gpu),
+    ),
+    Question(
+        "max_sequences",
+        "most sequences that fit",
+        "count",
+        "planner.models.residency.max_sequences",
+        {
+            **ON_SYSTEM,
+            "context_tokens": Input("of each sequence", "tokens", required=True),
+            "allocator": Input("window_capped or uniform_pages", default="window_capped"),
+        },
+        _opened(_max_sequences),
+    ),
+    Question(
+        "smallest_fit",
+        "fewest GPUs that hold weights and cache",
+        "GPUs",
+        "planner.models.residency.smallest_fit",
+        {
+            **{k: v for k, v in ON_SYSTEM.items() if k not in ("gpus", "layout")},
+            "context_tokens": Input("of each sequence", "tokens", default=0),
+            "sequences": Input("how many", "count", default=0),
+            "reserve_bytes": Input("a GPU besides", "B"),
+        },
+        _opened(_smallest_fit),
+    ),
+    Question(
+        "kv_pool_bytes",
+        "what an engine gives to its KV cache, one GPU",
+        "B",
+        "planner.models.residency.kv_pool_bytes",
+        {**ON_SYSTEM, "max_context": Input("longest sequence; does not change the pool", "tokens")},
+        _opened(_kv_pool),
+    ),
+)

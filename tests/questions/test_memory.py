@@ -1,0 +1,184 @@
+"""Parameters, checkpoints, caches and fits against published values, through the questions that users ask."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from planner.errors import Infeasible, InputError
+from planner.facts import modelcards
+from planner.facts.formats import weight_formats
+from planner.models import transformer
+from planner.questions import all_questions, check
+
+REFERENCES = Path(__file__).parents[2] / "data" / "references"
+ASK = all_questions()
+
+
+def rows(name, question):
+    with (REFERENCES / f"{name}.csv").open() as handle:
+        return [
+            pytest.param(
+                check.Case(r["case"], question, check.strict_json(r["inputs"]), float(r["expected"]), r["unit"], float(r["rtol"])), id=r["case"]
+            )
+            for r in csv.DictReader(handle)
+        ]
+
+
+@pytest.mark.parametrize("case", [*rows("parameters", "parameters"), *rows("checkpoint_bytes", "checkpoint_bytes"), *rows("kv_cache", "kv_bytes")])
+def test_published_counts_are_exact(case):
+    outcome = check.run(case)
+    assert outcome.status == "ok", outcome
+
+
+@pytest.mark.parametrize("case", rows("kv_pool", "kv_pool_bytes"))
+def test_engine_memory_is_inside_the_interval(case):
+    outcome = check.run(case)
+    assert abs(outcome.error_fraction) < 0.05
+    assert outcome.inside
+
+
+MEASURED = [
+    ("openai/gpt-oss-20b", 1, 13.47),
+    ("nvidia/Llama-3.1-70B-Instruct-FP8", 2, 33.88),
+    ("meta-llama/Meta-Llama-3.1-8B", 1, 14.99),
+    ("Qwen/Qwen3-0.6B", 1, 1.12),
+    ("Qwen/Qwen3-32B", 1, 61.03),
+]
+
+
+@pytest.mark.parametrize(("model", "tp", "gib"), MEASURED)
+def test_weights_within_one_percent_of_an_engine(model, tp, gib):
+    from planner.models.residency import weights_bytes_per_gpu
+    from planner.shapes import Layout
+
+    shape = modelcards.load(model)
+    ours = sum(weights_bytes_per_gpu(shape, weight_formats(shape, None), Layout(tp=tp), expert_width_multiple=256).values()) / 2**30
+    assert ours == pytest.approx(gib, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "scales"),
+    [
+        ("deepseek-ai/DeepSeek-V3", 684531386000 - 684489845504),
+        ("zai-org/GLM-5-FP8", 753910024032 - 753864139008),
+        ("Qwen/Qwen3-235B-A22B-FP8", 235107904512 - 235093634560),
+        ("MiniMaxAI/MiniMax-M2.5", 13880064),
+    ],
+)
+def test_fp8_scale_elements_are_exact(model, scales):
+    shape = modelcards.load(model)
+    assert transformer.scale_elements(shape, weight_formats(shape, None)) == scales
+
+
+def fits(system, model, weights, kv, layout, tokens, sequences):
+    gpus = layout.get("tp", 1) * layout.get("dp", 1) * layout.get("pp", 1)
+    try:
+        return (
+            ASK["max_sequences"]
+            .ask(
+                {
+                    "system": system,
+                    "gpus": gpus,
+                    "model": model,
+                    "weight_format": weights,
+                    "kv_format": kv,
+                    "layout": layout,
+                    "context_tokens": tokens,
+                    "memory_utilisation": 0.95,
+                }
+            )
+            .value
+            >= sequences
+        )
+    except Infeasible:
+        return False
+
+
+RAN = [
+    ("gb300-nvl72", "qwen3-vl", "nvfp4", "fp8", {"tp": 1}, 4300, 256),
+    ("gb200-nvl72", "qwen3-vl", "nvfp4", "fp8", {"tp": 1}, 4300, 8),
+    ("gb300-nvl72", "llama3.1-405b", "nvfp4", "fp8", {"tp": 2}, 9700, 64),
+    ("gb300-nvl72", "llama3.1-405b", "nvfp4", "fp8", {"tp": 4}, 9700, 256),
+    ("gb200-nvl72", "llama3.1-405b", "nvfp4", "fp8", {"tp": 4}, 9700, 128),
+    ("gb200-nvl72", "gpt-oss-120b", "mxfp4", "fp8", {"tp": 1}, 2600, 896),
+    ("b200-hgx", "DeepSeek-R1", "fp8", "fp8", {"tp": 4}, 4000, 16),
+    ("b200-hgx", "DeepSeek-R1", "nvfp4", "fp8", {"dp": 8, "ep": 8}, 4700, 512),
+    ("gb300-nvl72", "DeepSeek-R1", "nvfp4", "fp8", {"dp": 8, "ep": 8}, 4700, 1536 * 3),
+]
+AVOIDED = [
+    ("gb200-nvl72", "llama3.1-405b", "nvfp4", "fp8", {"tp": 2}, 9700, 64),
+    ("gb300-nvl72", "llama3.1-405b", "nvfp4", "fp8", {"tp": 1}, 9700, 64),
+    ("h200-sxm", "DeepSeek-R1", "fp8", "fp8", {"tp": 2}, 4000, 1),
+    ("h100-sxm", "qwen3-vl", "nvfp4", "fp8", {"tp": 1}, 4300, 1),
+    ("h100-sxm", "llama3.1-405b", "fp8", "fp8", {"tp": 4}, 9700, 1),
+    ("gb300-nvl72", "DeepSeek-R1", "nvfp4", "fp8", {"tp": 1}, 4000, 1),
+]
+
+
+@pytest.mark.parametrize("run", RAN)
+def test_published_layouts_fit(run):
+    assert fits(*run)
+
+
+@pytest.mark.parametrize("run", AVOIDED)
+def test_layouts_avoided_for_memory_do_not_fit(run):
+    assert not fits(*run)
+
+
+def ask(question, **inputs):
+    return ASK[question].ask(inputs)
+
+
+def test_three_distinct_answers_for_no():
+    with pytest.raises(Infeasible) as weights:
+        ask("max_sequences", system="h200", gpus=2, model="DeepSeek-R1", weight_format="fp8", context_tokens=1000)
+    with pytest.raises(Infeasible) as cache:
+        ask("max_sequences", system="h100", gpus=1, model="Qwen3-32B", context_tokens=10_000_000)
+    with pytest.raises(Infeasible) as layout:
+        ask("weights_bytes_per_gpu", model="Qwen3-32B", layout={"tp": 2, "ep": 2})
+    assert [e.value.cause for e in (weights, cache, layout)] == ["weights", "kv_cache", "layout"]
+    assert all(e.value.next_step for e in (weights, cache, layout))
+
+
+def test_sl01_and_sl02():
+    assert "141" not in ask("smallest_fit", system="h200", model="DeepSeek-R1", weight_format="fp8", memory_utilisation=0.9).note
+    own = {"name": "141", "hbm_bytes": 141e9, "gpus": 64}
+    assert ask("smallest_fit", system=own, model="deepseek-ai/DeepSeek-V3", weight_format="fp8", memory_utilisation=0.9, reserve_bytes=0).value == 6
+
+
+def test_sl06_products_are_named():
+    with pytest.raises(InputError, match=r"= 8, moe_tp x ep = 1 x 4 = 4"):
+        ask("weights_bytes_per_gpu", model="DeepSeek-R1", layout={"tp": 4, "attention_dp": 2, "moe_tp": 1, "moe_ep": 4})
+
+
+def test_mo06_mo12_and_replication_in_words():
+    assert (
+        "32 spare expert copies" in ask("weights_bytes_per_gpu", model="DeepSeek-R1", weight_format="fp8", layout={"attention_dp": 72, "ep": 72}).note
+    )
+    assert "replicated 4 times" in ask("weights_bytes_per_gpu", model="llama3.1-405b", layout={"tp": 32}).note
+    assert "uneven" in ask("weights_bytes_per_gpu", model="DeepSeek-R1", layout={"pp": 7}).note
+
+
+@pytest.mark.parametrize("bad", [{"tp": 0}, {"tp": -1}, {"tp": 2.5}, {"tp": True}, {"ep": 512, "dp": 512}, {"pp": 62}, {"sp": 2}, {"tp": 3, "ep": 2}])
+def test_bad_layouts_are_refused(bad):
+    with pytest.raises((InputError, Infeasible)):
+        ask("weights_bytes_per_gpu", model="DeepSeek-R1", layout=bad)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"tokens": -1},
+        {"tokens": "many"},
+        {"tokens": True},
+        {"kv_format": "fp4"},
+        {"kv_format": "8bit"},
+        {"kv_format": ""},
+        {"allocator": "paged"},
+        {"model": "no/such"},
+    ],
+)
+def test_bad_cache_questions_are_refused(bad):
+    with pytest.raises(InputError):
+        ask("kv_bytes", **{"model": "DeepSeek-R1", **bad})
