@@ -1,0 +1,110 @@
+"""The join: Scenario in, Plan out; one file per part of the answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner import __version__
+from planner.errors import Infeasible
+from planner.plan.case import Case, resolve
+from planner.plan.cost import cost_answers
+from planner.plan.power import power_answers, rack_watts
+from planner.plan.racks import rack_answers, racks_needed
+from planner.plan.throughput import best, throughput_answers
+from planner.plan.types import Option, Plan
+from planner.scenario import Scenario
+
+__all__ = ["Option", "Plan", "plan"]
+
+
+def plan(scenario: Scenario) -> Plan:
+    """Return the plan of a scenario: each workload on each system, with answers, breakdowns, binding constraint and warnings.
+
+    Raises: InputError for names that the catalogue does not know. What cannot be served is an option of status `infeasible`.
+    """
+    options = tuple(_option(case) for case in resolve(scenario))
+    notes = []
+    if scenario.plan.basis != "model":
+        notes.append(f"plan.basis = {scenario.plan.basis}: measured and claimed throughput are not joined yet, the model's is used")
+    if scenario.timeline:
+        notes.append("the timeline is not planned yet: the plan is for the load as typed")
+    if scenario.fabric != type(scenario.fabric)():
+        notes.append("the fabric is not planned yet: no switch, cable or fabric power is counted")
+    return Plan(scenario.name, scenario.as_of.isoformat(), scenario.digest, __version__, options,
+                scenario.model_dump(mode="json", by_alias=True, exclude_none=True), tuple(notes))
+
+
+def peak_tokens_per_s(case: Case, tpot_seconds: float, ttft_seconds: float) -> float:
+    """Return the output tokens per second at the peak [1/s] from whichever load the workload names.
+
+    A closed loop is solved at the central case: rate = concurrency / (TTFT + output tokens x TPOT), users add their think time.
+    """
+    load, service = case.workload, ttft_seconds + case.output_tokens * tpot_seconds
+    if load.output_tokens_per_s is not None:
+        mean = load.output_tokens_per_s
+    elif load.requests_per_s is not None:
+        mean = load.requests_per_s * case.output_tokens
+    elif load.concurrency is not None:
+        mean = load.concurrency / service * case.output_tokens
+    else:
+        mean = load.users / (load.think_s + service) * case.output_tokens
+    return mean * load.peak_to_mean
+
+
+def _warnings(case: Case) -> tuple[str, ...]:
+    found = list(case.shape.notes)
+    if case.rack.status != "available":
+        found.append(f"status {case.rack.status}: no fleet of it has been measured")
+    if case.rack.name == "vr-nvl72":
+        found.append("pairing a profile with a power setting is this project's assumption")
+    ratio = case.input_tokens / case.output_tokens
+    if not 0.1 <= ratio <= 100:
+        found.append(f"input to output is {ratio:,.3g} to 1: averages mislead at such ratios")
+    if case.scenario.site.pue > 2:
+        found.append(f"PUE {case.scenario.site.pue:g} is unusually high")
+    if case.workload.session:
+        found.append("sessions are planned by their mean lengths and cache hits only")
+    return tuple(found)
+
+
+def _option(case: Case) -> Option:
+    name, label, scenario = case.workload.name, case.label, case.scenario
+    try:
+        found = best(case)
+        answers = throughput_answers(case, found)
+        peak = peak_tokens_per_s(case, float(found.tpot[0]), float(found.ttft[0]))
+        racks = racks_needed(peak + 0 * found.per_gpu, found.per_gpu, found.layout.gpus, case.rack, scenario.plan)
+        speed = case.speed_inputs
+        answers |= rack_answers(racks, case.rack, speed, scenario.plan)
+        watts = rack_watts(case.rack, case.inputs)
+        powers = {**speed, **case.pick("overhead_watts", "gpu_watts", "rack_watts")}
+        answers |= power_answers(racks, case.rack, watts, peak + 0 * watts, powers, scenario.site)
+        mean = peak / case.workload.peak_to_mean
+        answers |= cost_answers(racks, case.rack, mean, mean * case.input_tokens / case.output_tokens, found.prefill_fraction,
+                                {**speed, **case.pick("gpu_hour_usd")}, _price_date(case))
+    except Infeasible as error:
+        status = "not available" if error.cause == "facts" else "infeasible"
+        return Option(name, label, status, cause=error.cause, limit=error.limit, next_step=error.next_step, warnings=_warnings(case))
+    parts = {"hbm_bytes": found.parts, "rack_watts": {"GPUs": case.rack.gpus * case.rack.accelerator.gpu_watts,
+                                                      "rest of the rack": case.rack.overhead_watts}}
+    speed = answers["tokens_per_s_per_gpu"]
+    wide = (f"throughput is uncertain by a factor of {speed.high / speed.low:,.0f}: do not order on it",) if speed.high > 5 * speed.low else ()
+    option = Option(name, label, "ok", answers, parts, binding=found.limit, warnings=_warnings(case) + wide, layout=found.layout.label)
+    return _within_site(case, option)
+
+
+def _within_site(case: Case, option: Option) -> Option:
+    """Return the option, infeasible where the site does not feed its racks, with the load that it would feed."""
+    fit, need = option.value("racks_that_fit"), option.value("racks_total")
+    if fit is None or need <= fit:
+        return option
+    serving = max(0.0, fit - option.value("racks_survival") - option.value("racks_spare"))
+    share = serving / option.value("racks_serving")
+    limit = f"{need:,.0f} racks are needed, the site feeds {fit:,.0f}"
+    nearest = f"{share:.0%} of the load, or {need * option.value('rack_power') * case.scenario.site.pue / 1e3:,.3g} MW"
+    return replace(option, status="infeasible", binding="site power", cause="power", limit=limit, next_step=nearest)
+
+
+def _price_date(case: Case) -> str:
+    price = case.scenario.prices.get(case.rack.name) or case.scenario.prices.get(f"{case.rack.name}/{case.rack.profile}")
+    return price.as_of.isoformat() if price else ""

@@ -34,6 +34,10 @@ def power_answers(racks: Racks, rack: Rack, watts: np.ndarray, tokens_per_s: np.
         "tokens_per_mw": answer("tokens_per_mw", tokens_per_s / (watts * racks.total * site.pue / 1e6), "tok/s/MW", inputs,
                                 basis="output tokens at the peak, GPUs deployed, facility, provisioned"),
     }
+    if rack.rack_watts is not None and "rack_watts" in inputs:
+        printed = inputs["rack_watts"]
+        found["rack_power_published"] = answer("rack_power_published", printed.values / 1e3, "kW", {"rack_watts": printed},
+                                               basis="whole rack, as published: compare, not used")
     if site.facility_watts is not None:
         fit = int(whole_down(site.facility_watts / per_rack))
         if fit < 1:

@@ -90,7 +90,7 @@ def rack_power_check(plan: Plan) -> pd.DataFrame:
     for option in {o.system: o for o in plan.options if "rack_power" in o.answers}.values():
         ours, printed = option.value("rack_power"), option.value("rack_power_published")
         rows.append({"System": option.system, "Planned kW": ours, "Published kW": printed, "Ratio": ours / printed if printed else None})
-    return pd.DataFrame(rows).set_index("System").round(3)
+    return pd.DataFrame(rows, columns=["System", "Planned kW", "Published kW", "Ratio"]).set_index("System").rename_axis(None).round(3)
 
 
 def _served(plan: Plan, workload: str) -> list[Option]:
@@ -128,12 +128,12 @@ def headline_table(plan: Plan) -> pd.DataFrame:
     """Return a row per workload and system: racks, power, speed, cost with ranges, how, grade and what binds."""
     rows = []
     for o in plan.options:
-        row = {"Workload": o.workload, "System": o.system, "Status": o.status}
+        row = {"": f"{o.workload}: {o.system}", "Status": o.status}
         row |= {title: shown(o.answers.get(name)) for name, title in HEADLINE.items()}
         speed = o.answers.get("tokens_per_s_per_gpu")
         row |= {"How": speed.how if speed else "", "Grade": speed.grade if speed else "", "Binding": o.binding or o.limit}
         rows.append(row)
-    return pd.DataFrame(rows).set_index(["Workload", "System"])
+    return pd.DataFrame(rows).set_index("").rename_axis(None)
 
 
 def answers_table(plan: Plan) -> pd.DataFrame:
@@ -146,10 +146,10 @@ def answers_table(plan: Plan) -> pd.DataFrame:
 
 def detail_table(plan: Plan) -> pd.DataFrame:
     """Return the answers for reading: value with range, unit, basis, how and grade, the note last."""
-    frame = [{"Workload": o.workload, "System": o.system, "Answer": a.name.replace("_", " "), "Value": shown(a).removesuffix(f" {a.how}"),
+    frame = [{"": f"{o.workload}: {o.system}", "Answer": a.name.replace("_", " "), "Value": shown(a).removesuffix(f" {a.how}"),
               "Unit": a.unit, "Basis": a.basis, "How": a.how, "Grade": a.grade, "Note": a.note}
              for o in plan.options for a in o.answers.values()]
-    return pd.DataFrame(frame).set_index(["Workload", "System", "Answer"])
+    return pd.DataFrame(frame, columns=["", "Answer", "Value", "Unit", "Basis", "How", "Grade", "Note"]).set_index("").rename_axis(None)
 
 
 def inputs_table(plan: Plan) -> pd.DataFrame:
@@ -165,7 +165,7 @@ def inputs_table(plan: Plan) -> pd.DataFrame:
                 yield from walk(part, f"{key}[{i}]")
         elif value is not None:
             yield key, whole_or_digits(value, "1") if isinstance(value, float) and value >= 1000 else str(value)
-    return pd.DataFrame(list(walk(plan.inputs, "")), columns=["Input", "Value"]).set_index("Input")
+    return pd.DataFrame(list(walk(plan.inputs, "")), columns=["Input", "Value"]).set_index("Input").rename_axis(None)
 
 
 def parts_table(plan: Plan) -> pd.DataFrame:
@@ -180,7 +180,7 @@ def sources_table(plan: Plan) -> pd.DataFrame:
     from planner.facts.show import claim_rows
 
     used = dict.fromkeys(c for o in plan.options for a in o.answers.values() for c in a.claims)
-    return pd.DataFrame(claim_rows(used)).set_index("Claim")
+    return pd.DataFrame(claim_rows(used)).set_index("Claim").rename_axis(None)
 
 
 def _bars(plan: Plan, name: str, title: str, axis: str) -> go.Figure:
@@ -188,18 +188,19 @@ def _bars(plan: Plan, name: str, title: str, axis: str) -> go.Figure:
     figure = go.Figure()
     for i, workload in enumerate(dict.fromkeys(o.workload for o in options)):
         mine = [(o, o.answers[name]) for o in options if o.workload == workload]
-        figure.add_bar(
-            orientation="h", name=workload, y=[o.system for o, _ in mine], x=[a.value for _, a in mine],
-            marker_color=COLOURS[i % len(COLOURS)],
-            error_x={"type": "data", "symmetric": False, "color": "#6b7280",
+        figure.add_scatter(
+            mode="markers+text", name=workload, y=[o.system for o, _ in mine], x=[a.value for _, a in mine],
+            marker={"size": 13, "color": COLOURS[i % len(COLOURS)], "symbol": i},
+            error_x={"type": "data", "symmetric": False, "color": COLOURS[i % len(COLOURS)], "thickness": 2, "width": 7,
                      "array": [(a.value if a.high is None else a.high) - a.value for _, a in mine],
                      "arrayminus": [a.value - (a.value if a.low is None else a.low) for _, a in mine]},
-            text=[f"{whole_or_digits(a.value, a.unit)} · {a.how} · {a.grade}" for _, a in mine],
-            textposition="inside", insidetextanchor="start",
+            text=[f"{whole_or_digits(a.value, a.unit)} · {a.how} · grade {a.grade}" for _, a in mine], textposition="top right",
             hovertext=[f"{o.system}: {shown(a)} {a.unit}<br>{a.basis}<br>claims: {', '.join(a.claims[:8]) or 'none'}" for o, a in mine],
-            hoverinfo="text")
+            hoverinfo="text", cliponaxis=False)
+    figure.update_xaxes(rangemode="tozero")
+    figure.update_layout(showlegend=len(figure.data) > 1)
     figure.update_yaxes(autorange="reversed")
-    return finished(figure, title, x=axis, height=150 + 62 * max(1, len(options)))
+    return finished(figure, title, x=axis, height=150 + 58 * max(1, len({o.system for o in options})))
 
 
 def _extreme(plan: Plan, name: str, least: bool) -> Option | None:
@@ -211,7 +212,7 @@ def racks_figure(plan: Plan) -> go.Figure:
     """Return the rack count per system, with the range of the draws."""
     best = _extreme(plan, "racks_total", True)
     title = f"{best.system} needs the fewest racks: {best.value('racks_total'):,.0f}" if best else "No system serves the load"
-    return _bars(plan, "racks_total", title, "racks, spares included (bar: central case; whisker: 80 % of draws)")
+    return _bars(plan, "racks_total", title, "racks, spares included (mark: central case; whisker: 80 % of draws)")
 
 
 def power_figure(plan: Plan) -> go.Figure:
@@ -238,7 +239,7 @@ def hbm_figure(plan: Plan) -> go.Figure:
     for i, part in enumerate(dict.fromkeys(p for o in options for p in o.parts["hbm_bytes"])):
         figure.add_bar(orientation="h", name=part, y=[f"{o.system}, {o.workload}" for o in options],
                        x=[o.parts["hbm_bytes"].get(part, 0) / 1e9 for o in options], marker_color=COLOURS[i % len(COLOURS)])
-    figure.update_layout(barmode="stack")
+    figure.update_layout(barmode="stack", legend_traceorder="normal")
     figure.update_yaxes(autorange="reversed")
     top = max(options, key=lambda o: o.parts["hbm_bytes"].get("weights", 0), default=None)
     share = top.parts["hbm_bytes"]["weights"] / sum(top.parts["hbm_bytes"].values()) if top else 0
@@ -254,5 +255,5 @@ def takeaway(plan: Plan) -> str:
 
 def tables(plan: Plan) -> dict[str, pd.DataFrame]:
     """Return the tables of the workbook by sheet title, in the order a reader wants them."""
-    return {"Summary": headline_table(plan).reset_index(), "Answers": answers_table(plan), "Breakdowns": parts_table(plan),
-            "Inputs": inputs_table(plan).reset_index(), "Sources": sources_table(plan).reset_index()}
+    return {"Summary": headline_table(plan).reset_index(names="Option"), "Answers": answers_table(plan), "Breakdowns": parts_table(plan),
+            "Inputs": inputs_table(plan).reset_index(names="Input"), "Sources": sources_table(plan).reset_index(names="Claim")}

@@ -1,0 +1,148 @@
+"""One workload on one system, everything looked up once: the place where facts meet models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from planner.calibration import residency as memory
+from planner.errors import InputError
+from planner.facts import catalog, modelcards
+from planner.facts.evidence import claim
+from planner.facts.formats import number_format, peak_format, weight_formats
+from planner.plan.inputs import Drawn, Range, draw
+from planner.scenario import Scenario, SystemIn, WorkloadIn
+from planner.shapes import Format, ModelShape
+from planner.specs import Rack
+
+ASSUMED = {"roofline_efficiency": "P0060", "layer_overhead_seconds": "P0061", "mtp_tokens_per_step": "P0062"}
+OWN = ("hbm_bytes", "hbm_bytes_per_s", "gpu_watts", "overhead_watts", *ASSUMED)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload and a system, resolved: rack, shape, formats, and the uncertain inputs as draws."""
+
+    scenario: Scenario
+    workload: WorkloadIn
+    given: SystemIn
+    rack: Rack
+    shape: ModelShape
+    formats: Mapping[str, Format]
+    kv_bits: float
+
+    @property
+    def label(self) -> str:
+        """The system as printed beside its numbers: name, profile, and the power setting where it was typed."""
+        watts = f", {self.given.gpu_watts:,.0f} W" if self.given.gpu_watts is not None else ""
+        profile = f" ({self.rack.profile}{watts})" if self.rack.profile else f" ({watts[2:]})" if watts else ""
+        return f"{self.rack.name}{profile}"
+
+    @property
+    def input_tokens(self) -> float:
+        """Mean input tokens of a request, images included [token]."""
+        return self.workload.input_tokens.mean + self.workload.images * self.workload.image_tokens
+
+    @property
+    def output_tokens(self) -> float:
+        """Mean output tokens of a request [token]."""
+        return self.workload.output_tokens.mean
+
+    @property
+    def peak_name(self) -> str:
+        """The format whose dense peak the model's large products run at, the fastest that the GPU has for the stored format."""
+        order = ("experts", "dense_mlp", "attention")
+        stored = next((self.formats[p].name for p in order if p in self.formats), "bf16")
+        wanted, peaks = peak_format(stored), self.rack.accelerator.peak_flops_per_s
+        for name in (wanted, "fp8" if wanted in ("nvfp4", "mxfp4", "mxfp8") else "bf16", "bf16"):
+            if name in peaks:
+                return name
+        raise InputError("systems.name", self.rack.name, "has no published peak: throughput is not available")
+
+    @cached_property
+    def inputs(self) -> dict[str, Drawn]:
+        """The uncertain inputs of this case, drawn with the scenario's seed; a user's own value replaces a claim and says so."""
+        ranges: dict[str, Range] = {}
+        for field, behind in catalog.claims_behind(self.rack).items():
+            value = _field(self.rack, field)
+            if value is not None and behind.low > 0:
+                ranges[field] = Range(value, min(behind.low, value), max(behind.high, value), behind.grade,
+                                      "assumed" if behind.grade == "P" else "claimed", behind.claims)
+        if self.given.gpu_watts is not None:
+            ranges["gpu_watts"] = Range(self.given.gpu_watts, self.given.gpu_watts, self.given.gpu_watts, "P", "exact", ("own:gpu_watts",))
+        for name, row in ASSUMED.items():
+            item = claim(row)
+            ranges[name] = Range(item.base_value, *item.base_range, item.grade, "assumed", (item.id,))
+        price = self.scenario.prices.get(self.rack.name) or self.scenario.prices.get(f"{self.rack.name}/{self.rack.profile}")
+        if price is not None:
+            cost = price.gpu_hour_usd
+            ranges["gpu_hour_usd"] = Range(cost.value, cost.low, cost.high, "P", "exact", ("own:price",))
+        for key, own in self.scenario.facts.items():
+            name, _, field = key.rpartition(".")
+            if name in (self.rack.name, f"{self.rack.name}/{self.rack.profile}") and field in OWN:
+                ranges[field] = Range(own.value, own.low, own.high, "P", "exact", (f"own:{key}",))
+        return draw(ranges, seed=self.scenario.plan.seed)
+
+    @property
+    def speed_inputs(self) -> dict[str, Drawn]:
+        """The drawn inputs that a throughput rests on."""
+        names = ["roofline_efficiency", "layer_overhead_seconds", "hbm_bytes_per_s", "hbm_bytes", self.peak_name]
+        return self.pick(*names, *(["mtp_tokens_per_step"] if self.mtp else []))
+
+    @property
+    def mtp(self) -> bool:
+        """Whether decode steps yield more than one token: asked for, and the model has the module for it."""
+        return bool(self.workload.mtp) and self.shape.mtp_layers > 0
+
+    def pick(self, *names: str) -> dict[str, Drawn]:
+        """Return the drawn inputs of these names, those that exist."""
+        return {n: self.inputs[n] for n in names if n in self.inputs}
+
+    def memory_bytes(self) -> dict[str, float]:
+        """Return activations and other memory of one GPU besides weights and cache [B]."""
+        return {"activations": memory.activation_bytes(self.shape)[0], "runtime reserve": claim("P0010").base_value}
+
+
+def _field(rack: Rack, field: str) -> float | None:
+    gpu = rack.accelerator
+    places = {"hbm_bytes": gpu.hbm_bytes, "hbm_bytes_per_s": gpu.hbm_bytes_per_s, "gpu_watts": gpu.gpu_watts,
+              "overhead_watts": rack.overhead_watts, "nvlink": gpu.nvlink.bytes_per_s if gpu.nvlink else None, "rack_watts": rack.rack_watts}
+    return places.get(field, gpu.peak_flops_per_s.get(field))
+
+
+def resolve(scenario: Scenario) -> list[Case]:
+    """Return every workload on every system, in file order.
+
+    Raises: InputError with the scenario's key for a name that the catalogue does not know, a profile that is missing, a price or a
+    fact of a system that does not exist, or a length file (not read yet).
+    """
+    systems = [_keyed(f"systems[{i}]", catalog.system, s.name, s.profile, s.gpu_watts) for i, s in enumerate(scenario.systems)]
+    for key in scenario.prices:
+        _keyed(f"prices.{key}", catalog.resolve_system, key.split("/")[0])
+    for key in scenario.facts:
+        name, _, field = key.rpartition(".")
+        _keyed(f"facts.{key}", catalog.resolve_system, name.split("/")[0])
+        if field not in OWN:
+            raise InputError(f"facts.{key}", field, f"must end in one of {', '.join(OWN)}")
+    cases = []
+    for i, workload in enumerate(scenario.workloads):
+        shape = _keyed(f"workloads[{i}].model", modelcards.load, workload.model)
+        formats = _keyed(f"workloads[{i}].weight_format", weight_formats, shape, workload.weight_format)
+        bits = _keyed(f"workloads[{i}].kv_format", number_format, workload.kv_format).bits
+        if workload.input_tokens.csv or workload.output_tokens.csv:
+            raise InputError(f"workloads[{i}].input_tokens", workload.input_tokens.csv or workload.output_tokens.csv,
+                             "must be a mean or {mean=, p50=, p99=}: files of lengths are not read yet")
+        needed = workload.input_tokens.mean + workload.images * workload.image_tokens + workload.output_tokens.mean
+        if shape.max_context and needed > shape.max_context:
+            raise InputError(f"workloads[{i}].input_tokens", needed, f"with the output must fit the model's {shape.max_context:,} positions")
+        cases += [Case(scenario, workload, given, rack, shape, formats, bits) for given, rack in zip(scenario.systems, systems, strict=True)]
+    return cases
+
+
+def _keyed(key: str, function, *args):
+    try:
+        return function(*args)
+    except InputError as error:
+        field = key if error.field in ("system", "model", "precision", "format") else f"{key}.{error.field}"
+        raise InputError(field, error.value, error.allowed) from None
