@@ -7,28 +7,19 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from traitlets.config import Config
+
+from planner.report.notebook import clean, sockets
 
 ROOT = Path(__file__).resolve().parent.parent
-IPC = Config({"KernelManager": {"transport": "ipc"}, "AsyncKernelManager": {"transport": "ipc"}})
-WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def stored(path: Path) -> str:
     """Return the text of the notebook at `path`, run from top to bottom and cleaned."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, kernel_name="python3", store_widget_state=False, record_timing=False, config=IPC,
-                   resources={"metadata": {"path": str(path.parent)}}, shutdown_kernel="immediate").execute()
-    notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-                         "language_info": {"name": "python"}}
-    for number, cell in enumerate(notebook.cells):
-        cell.id = f"cell-{number:02d}"
-        cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
-        for output in cell.get("outputs", []):
-            output.get("data", {}).pop(WIDGET, None)
-            output.metadata = {} if "metadata" in output else output.get("metadata")
-            if output.output_type == "stream":
-                output.pop("metadata", None)
+    with sockets() as config:
+        NotebookClient(notebook, timeout=300, kernel_name="python3", store_widget_state=False, record_timing=False, config=config,
+                       resources={"metadata": {"path": str(path.parent)}}, shutdown_kernel="immediate").execute()
+    clean(notebook)
     nbformat.validate(notebook)
     return nbformat.writes(notebook, indent=1) + "\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -28,6 +29,16 @@ def checked(parameters: dict) -> dict:
     return parameters
 
 
+@contextlib.contextmanager
+def sockets():
+    """Yield a configuration whose kernels talk over sockets in a folder of their own: no port, no race for one, nothing left behind."""
+    from traitlets.config import Config
+
+    with tempfile.TemporaryDirectory(prefix="planner-") as folder_of_sockets:
+        manager = {"transport": "ipc", "ip": f"{folder_of_sockets}/k"}
+        yield Config({"KernelManager": manager, "AsyncKernelManager": manager})
+
+
 def execute(stage: Path, plan: Plan, template: str = "report.ipynb"):
     """Run the template in `stage`, where plan.json is, and store the executed notebook there as report.ipynb.
 
@@ -36,13 +47,10 @@ def execute(stage: Path, plan: Plan, template: str = "report.ipynb"):
     """
     import nbformat
     import papermill
-    from traitlets.config import Config
 
-    transport = {"transport": "ipc"}
-    config = Config({"KernelManager": transport, "AsyncKernelManager": transport})
     logging.getLogger("papermill").setLevel(logging.ERROR)
     target = stage / "report.ipynb"
-    with warnings.catch_warnings(), contextlib.suppress(KeyError):
+    with warnings.catch_warnings(), sockets() as config:
         warnings.simplefilter("ignore")
         papermill.execute_notebook(str(folder("notebooks") / template), str(target), checked({"plan_file": "plan.json"}),
                                    cwd=str(stage), kernel_name="python3", progress_bar=False, log_output=False, config=config,
