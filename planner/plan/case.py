@@ -144,5 +144,6 @@ def _keyed(key: str, function, *args):
     try:
         return function(*args)
     except InputError as error:
-        field = key if error.field in ("system", "model", "precision", "format") else f"{key}.{error.field}"
+        whole = key if not key.startswith("systems[") else f"{key}.name"
+        field = whole if error.field in ("system", "model", "precision", "format") else f"{key}.{error.field}"
         raise InputError(field, error.value, error.allowed) from None

@@ -1,0 +1,104 @@
+"""The command line: exit codes, one line a fault, files only where asked."""
+
+import json
+
+import pytest
+
+from planner.cli import main
+from planner.facts.files import folder
+
+MAIN = folder("scenarios") / "rubin-vs-gb300.toml"
+TEXT = MAIN.read_text()
+
+
+def run(tmp_path, text, *words):
+    path = tmp_path / "s.toml"
+    path.write_text(text)
+    return main([words[0] if words else "plan", str(path), *words[1:]])
+
+
+def test_a_plan_is_zero(capsys):
+    assert main(["plan", str(MAIN)]) == 0
+    out = capsys.readouterr().out
+    assert "racks_total" in out
+    assert "not available" in out
+
+
+@pytest.mark.parametrize(("old", "new", "line"), [
+    ('"deepseek-ai/DeepSeek-R1"', '"no/such-model"', "workloads[0].model must be a known model"),
+    ('name = "gb300-nvl72"', 'name = "gb400-nvl72"', "systems[2].name must be a known system"),
+    ('profile = "upto"\n', "", "systems[0].profile must be named for vr-nvl72: upto or maxlps"),
+    ('weight_format = "nvfp4"', 'weight_format = "fp4"', "workloads[0].weight_format is ambiguous"),
+    ('kv_format = "fp8"', 'kv_format = "e9m9"', "workloads[0].kv_format must be a known precision"),
+    ('"gb300-nvl72" = {', '"gb400-nvl72" = {', "prices.gb400-nvl72 must be a known system"),
+    ("input_tokens = 8192", "input_tokens = 9e6", "must fit the model's 163,840 positions"),
+    ("pue = 1.2", "pue = 0.9", "site.pue must be greater than or equal to 1"),
+])
+def test_bad_input_is_two_and_one_line_each(tmp_path, capsys, old, new, line):
+    assert old in TEXT
+    assert run(tmp_path, TEXT.replace(old, new, 1)) == 2
+    error = capsys.readouterr().err
+    assert line in error
+    assert "Traceback" not in error
+    assert [p.name for p in tmp_path.iterdir()] == ["s.toml"]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ("tpot_s = 0.0067", "tpot_s = 0.00001", ["slo:", "at best TPOT"]),
+    ("facility_watts = 10e6", "facility_watts = 1e5", ["power:", "the site has 100 kW"]),
+    ("requests_per_s = 200 ", "requests_per_s = 2000000 ", ["power:", "the site feeds"]),
+])
+def test_no_plan_is_three_with_the_limit_and_the_nearest(tmp_path, capsys, old, new, words):
+    assert old in TEXT
+    target = tmp_path / "p.json"
+    assert run(tmp_path, TEXT.replace(old, new, 1), "plan", "--json", str(target)) == 3
+    out = capsys.readouterr().out
+    assert "infeasible" in out
+    assert "nearest:" in out
+    assert all(w in out for w in words)
+    document = json.loads(target.read_text())
+    assert document["status"] == "infeasible"
+    assert all(o["limit"] and o["next_step"] for o in document["options"])
+
+
+def test_weights_that_do_not_fit_name_memory(tmp_path, capsys):
+    text = TEXT.replace('"deepseek-ai/DeepSeek-R1"', '"moonshotai/Kimi-K2-Instruct"').replace('weight_format = "nvfp4"', 'weight_format = "bf16"')
+    text = text[:text.index("[[systems]]")] + '[[systems]]\nname = "h100-sxm"\n\n' + text[text.index("[fabric]"):]
+    assert run(tmp_path, text) == 3
+    assert "weights: weights need" in capsys.readouterr().out
+
+
+def test_unknown_facts_give_not_available_and_no_zero(tmp_path, capsys):
+    text = TEXT[:TEXT.index("[[systems]]")] + '[[systems]]\nname = "h200-nvl"\n\n' + TEXT[TEXT.index("[fabric]"):]
+    code = run(tmp_path, text)
+    out = capsys.readouterr()
+    assert code == 3
+    assert "not available" in out.out
+
+
+def test_two_scenarios_of_one_name_are_refused(tmp_path, capsys):
+    (tmp_path / "a.toml").write_text(TEXT)
+    (tmp_path / "b.toml").write_text(TEXT.replace("pue = 1.2", "pue = 1.3"))
+    assert main(["plan", str(tmp_path / "a.toml"), str(tmp_path / "b.toml")]) == 2
+    assert "must differ between scenarios" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("preset", sorted(p.name for p in folder("scenarios").glob("*.toml")))
+def test_every_preset_plans(preset):
+    assert main(["plan", str(folder("scenarios") / preset)]) in (0, 3)
+
+
+def test_schema_is_json(capsys):
+    assert main(["schema"]) == 0
+    assert "workloads" in json.loads(capsys.readouterr().out)["properties"]
+
+
+def test_a_users_own_fact_replaces_a_claim_and_says_so(tmp_path, capsys):
+    own = TEXT.replace("[timeline]", '[facts]\n"vr-nvl72/upto.hbm_bytes_per_s" = 11e12\n\n[timeline]')
+    target = tmp_path / "p.json"
+    assert run(tmp_path, own, "plan", "--json", str(target)) == 0
+    mine = json.loads(target.read_text())["options"][0]["answers"]["tokens_per_s_per_gpu"]
+    assert main(["plan", str(MAIN), "--json", str(target)]) == 0
+    theirs = json.loads(target.read_text())["options"][0]["answers"]["tokens_per_s_per_gpu"]
+    assert "own:vr-nvl72/upto.hbm_bytes_per_s" in mine["claims"]
+    assert mine["value"] < theirs["value"]
