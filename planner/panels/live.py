@@ -42,8 +42,9 @@ class LiveFigure:
     def __init__(self, view: Callable[..., go.Figure]):
         self.view = view
         try:
-            self.figure = go.FigureWidget()
-            self.widget = widgets.VBox([self.figure])
+            self.figure = go.FigureWidget(layout={"autosize": True})
+            self.figure._config = {**self.figure._config, "responsive": True}
+            self.widget = widgets.VBox([self.figure], layout=widgets.Layout(width="100%"))
         except ImportError:  # anywidget missing: the picture is still there, redrawn as a whole
             self.figure, self.widget = None, widgets.Output()
 

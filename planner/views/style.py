@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import plotly.graph_objects as go
 
 # Okabe and Ito's palette, black left out so that marks show on a dark page
@@ -15,12 +17,13 @@ def finished(figure: go.Figure, title: str, x: str = "", y: str = "", height: in
 
     Parameters: title, states the finding; x and y, axis names; height in pixels.
     """
+    title = "<br>".join("<br>".join(textwrap.wrap(part, 74)) for part in title.split("<br>"))
     lines = title.count("<br>") + 1
     figure.update_layout(
-        title={"text": title, "x": 0, "xanchor": "left", "xref": "paper", "font": {"size": 17}}, height=height + 22 * (lines - 1),
+        title={"text": title, "x": 0.01, "xanchor": "left", "xref": "container", "font": {"size": 16}}, height=height + 22 * (lines - 1),
         font={"size": 13, "color": _INK}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", colorway=list(COLOURS),
         margin={"l": 12, "r": 24, "t": 62 + 22 * (lines - 1), "b": 54}, hovermode="closest", template="none",
-        legend={"orientation": "h", "y": -0.28, "yref": "paper", "x": 0, "yanchor": "top"})
-    figure.update_xaxes(title=x or None, automargin=True, gridcolor=_GRID, zerolinecolor=_GRID, linecolor=_GRID, title_standoff=8)
-    figure.update_yaxes(title=y or None, automargin=True, gridcolor=_GRID, zerolinecolor=_GRID, linecolor=_GRID)
+        legend={"orientation": "h", "y": -0.3, "yref": "paper", "x": 0, "yanchor": "top"})
+    figure.update_xaxes(title={"text": x or None, "font": {"size": 13}, "standoff": 6}, automargin=True, gridcolor=_GRID, zerolinecolor=_GRID, linecolor=_GRID)
+    figure.update_yaxes(title={"text": y or None, "font": {"size": 13}}, automargin=True, gridcolor=_GRID, zerolinecolor=_GRID, linecolor=_GRID)
     return figure
