@@ -47,8 +47,11 @@ def test_a_changed_number_fails_the_comparison(tmp_path, change, passes):
     notebook = nbformat.read(ROOT / "notebooks" / "00_decision.ipynb", as_version=4)
     if change == "MUTATE":
         setup = next(c for c in notebook.cells if "setup" in c.metadata.get("tags", []))
-        setup.source = ("import planner.plan\nkept = planner.plan.rack_watts\n"
-                        "planner.plan.rack_watts = lambda *given: kept(*given) * 1.002\n") + setup.source
+        setup.source = (
+            "import planner.plan\nkept = planner.plan.rack_watts\nplanner.plan.rack_watts = lambda *given: kept(*given) * 1.002\n"
+        ) + setup.source
     nbformat.write(notebook, tmp_path / "n.ipynb")
-    done = subprocess.run([sys.executable, "-m", "pytest", *NBVAL, "-p", "no:cacheprovider", "-q", "n.ipynb"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *NBVAL, "-p", "no:cacheprovider", "-q", "n.ipynb"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert (done.returncode == 0) is passes, done.stdout[-2000:]

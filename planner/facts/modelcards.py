@@ -77,9 +77,7 @@ def strict_json(text: str, file: str):
             twice = next(k for k in keys if keys.count(k) > 1)
             raise InputError(twice, "given twice", "must be given once", file)
         for key, value in items:  # the one field that Hugging Face itself writes with an infinity: a clamp, not a size
-            if key != "time_step_limit" and any(
-                v == math.inf for v in (value if isinstance(value, list) else [value]) if isinstance(v, float)
-            ):
+            if key != "time_step_limit" and any(v == math.inf for v in (value if isinstance(value, list) else [value]) if isinstance(v, float)):
                 raise InputError(key, "Infinity", "must be finite", file)
         return dict(items)
 
@@ -149,12 +147,83 @@ def normalised(config: Mapping, file: str = "") -> dict:
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 10**9:
                 raise InputError(found[0][0], value, f"must be a whole number of at least {least}", file)
         text[name] = value
+    _kinds(text, file)
     blocks = text.get("layers_block_type")
     if text.get("model_type") == "nemotron_h" and isinstance(blocks, list):
         letters = {"mamba": "M", "attention": "*", "moe": "E", "mlp": "-"}
         text["hybrid_override_pattern"] = "".join(letters.get(b, "?") for b in blocks)
         text.setdefault("num_hidden_layers", len(blocks))
     return text
+
+
+SIZES = {
+    "intermediate_size",
+    "intermediate_size_mlp",
+    "kv_lora_rank",
+    "q_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "v_head_dim",
+    "index_head_dim",
+    "index_n_heads",
+    "index_topk",
+    "index_topk_freq",
+    "index_skip_topk_offset",
+    "sliding_window",
+    "attention_chunk_size",
+    "full_attention_interval",
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_key_head_dim",
+    "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+    "mamba_num_heads",
+    "mamba_head_dim",
+    "mamba_d_state",
+    "mamba_n_groups",
+    "mamba_d_conv",
+    "ssm_state_size",
+    "n_groups",
+    "conv_kernel",
+    "moe_latent_size",
+    "routed_expert_hidden_size",
+    "shared_expert_intermediate_size",
+    "share_expert_dim",
+    "moe_shared_expert_intermediate_size",
+    "global_head_dim",
+    "num_global_key_value_heads",
+    "sliding_window_pattern",
+    "global_attn_every_n_layers",
+    "attn_layer_period",
+    "attn_layer_offset",
+    "decoder_sparse_step",
+    "interleave_moe_layer_step",
+    "attn_res_block_size",
+}
+LISTS = {"layer_types", "layers_block_type", "compress_ratios", "mlp_only_layers", "attn_layer_indices", "indexer_types"}
+TEXTS = {"hybrid_override_pattern", "model_type", "topk_method"}
+
+
+def _kinds(text: Mapping, file: str) -> None:
+    """Refuse a field that is read as a size, a list or a text and is something else."""
+    for field, value in text.items():
+        if value is None:
+            continue
+        if field in SIZES and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9):
+            raise InputError(field, value, "must be a whole number >= 0", file)
+        if field in LISTS and not (isinstance(value, list) and all(isinstance(v, (str, int)) and not isinstance(v, bool) for v in value)):
+            raise InputError(field, value, "must be a list of names or whole numbers", file)
+        if field == "moe_layer_freq":
+            steps = value if isinstance(value, list) else [value]
+            if any(isinstance(v, bool) or not isinstance(v, int) or v < 0 for v in steps) or value == 0:
+                raise InputError(field, value, "must be a whole number >= 1 or a list of 0 and 1", file)
+        if field in TEXTS and not isinstance(value, str):
+            raise InputError(field, value, "must be text", file)
+        if field == "linear_attn_config":
+            inner = value if isinstance(value, Mapping) else {}
+            sizes = [inner.get(k) for k in ("num_heads", "head_dim", "short_conv_kernel_size")]
+            if not inner or any(isinstance(v, bool) or not isinstance(v, (int, type(None))) for v in sizes):
+                raise InputError(field, value, "must be an object with whole sizes", file)
 
 
 @cache
@@ -174,7 +243,9 @@ def source(model: str | Mapping | Path) -> tuple[str, dict]:
     text = str(model)
     if text in catalogue():
         return text, read(catalogue()[text])
-    if text.endswith(".json") or (Path(text).is_file() and "\0" not in text):
+    if len(text) > 4096 or "\0" in text:
+        raise InputError("model", text, "must be a catalogue name or a path")
+    if text.endswith(".json") or (len(text) < 256 and Path(text).is_file()):
         return Path(text).stem.removesuffix("_config"), {**read(text), **_beside(Path(text))}
     from planner.facts.names import resolve_model
 

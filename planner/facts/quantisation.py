@@ -6,6 +6,8 @@ import fnmatch
 import re
 from collections.abc import Mapping
 
+from planner.errors import InputError
+
 # a tensor of each part under the name that exclusion patterns are written for
 EXAMPLES = {
     "attention": ("model.layers.5.self_attn.q_proj", "model.layers.5.self_attn.o_proj"),
@@ -69,12 +71,25 @@ def _excluded(name: str, patterns: list[str]) -> bool:
     return False
 
 
+def _checked(quant: Mapping) -> None:
+    """Refuse a quantisation section whose lists are no lists."""
+    for key in ("exclude_modules", "ignore", "modules_to_not_convert", "ignored_layers"):
+        if not isinstance(quant.get(key) or [], list):
+            raise InputError(f"quantization_config.{key}", quant[key], "must be a list of names")
+    if not isinstance(quant.get("config_groups") or {}, Mapping):
+        raise InputError("quantization_config.config_groups", quant["config_groups"], "must be an object")
+    for group in (quant.get("config_groups") or {}).values():
+        if not isinstance(group, Mapping) or not isinstance(group.get("weights") or {}, Mapping):
+            raise InputError("quantization_config.config_groups", group, "must hold objects with weights")
+
+
 def stored_formats(config: Mapping, text: Mapping) -> dict[str, str]:
     """Return part -> format of a checkpoint as released; parts not named are stored in the model's own 16-bit format.
 
     MXFP4 by quant_method is applied to expert weights only, as its checkpoints do.
     """
     quant = declared(config, text)
+    _checked(quant)
     low = low_format(quant)
     if low is None:
         return {}

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from planner.errors import InputError
 from planner.facts import kimi
 from planner.shapes import Weight
+
+KIMI_SIZES = ("vt_hidden_size", "vt_intermediate_size", "vt_num_hidden_layers", "text_hidden_size", "patch_size", "init_pos_emb_height",
+              "init_pos_emb_width")
+QWEN_SIZES = ("hidden_size", "intermediate_size", "depth", "patch_size", "temporal_patch_size", "num_position_embeddings", "spatial_merge_size")
 
 
 def _moonvit(v: Mapping) -> list[Weight]:
@@ -40,6 +45,28 @@ def _qwen(v: Mapping, hidden: int) -> list[Weight]:
     ]
 
 
+def _checked(vision: Mapping) -> Mapping:
+    """Refuse a tower whose sizes are not whole numbers, and one that lacks a size that its kind needs."""
+    needs = {"vt_hidden_size": KIMI_SIZES, "spatial_merge_size": QWEN_SIZES}
+    for marker, sizes in needs.items():
+        if marker in vision:
+            for name in sizes:
+                value = vision.get(name)
+                if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**7:
+                    raise InputError(f"vision_config.{name}", value, "must be a whole number >= 1")
+            for name in ("in_channels", "out_hidden_size", "qkv_hidden_size"):
+                value = vision.get(name, 1)
+                if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**7:
+                    raise InputError(f"vision_config.{name}", value, "must be a whole number >= 1")
+            merge = vision.get("merge_kernel_size", [1, 1])
+            if not (isinstance(merge, list) and len(merge) == 2 and all(isinstance(m, int) and not isinstance(m, bool) for m in merge)):
+                raise InputError("vision_config.merge_kernel_size", merge, "must be two whole numbers")
+            deep = vision.get("deepstack_visual_indexes") or []
+            if not isinstance(deep, list):
+                raise InputError("vision_config.deepstack_visual_indexes", deep, "must be a list")
+    return vision
+
+
 def vision_weights(config: Mapping, hidden: int) -> list[Weight]:
     """Return the tensors of a config's vision tower, none without one.
 
@@ -49,6 +76,7 @@ def vision_weights(config: Mapping, hidden: int) -> list[Weight]:
     vision = config.get("vision_config")
     if not isinstance(vision, Mapping):
         return []
+    vision = _checked(vision)
     if "vt_hidden_size" in vision and vision.get("mm_projector_type") == "patchmerger":
         return _moonvit(vision)
     if vision.get("mm_projector_type") == "patchmergerv2":

@@ -260,11 +260,11 @@ def _smallest_fit(inputs: dict) -> Answer:
     )
 
 
-MODEL = Input("catalogue name, any spelling of it, a path to a config.json, or its content", required=True)
-SYSTEM = Input("catalogue name, any spelling of it, or an object with the fields", required=True)
+MODEL = Input("catalogue name, any spelling of it, a path to a config.json, or its content", required=True, structured=True)
+SYSTEM = Input("catalogue name, any spelling of it, or an object with the fields", required=True, structured=True)
 FORMATS = {
-    "formats": Input("{weights, kv}, instead of the two below"),
-    "weight_format": Input("nvfp4, mxfp4, fp8, bf16, ...; absent: as released"),
+    "formats": Input("{weights, kv}, instead of the two below", structured=True),
+    "weight_format": Input("nvfp4, mxfp4, fp8, bf16, ..., or part -> format; absent: as released", structured=True),
     "kv_format": Input("bf16, fp8, nvfp4, ..."),
     "kv_bytes": Input("bytes an element, instead of kv_format", "B"),
 }
@@ -275,7 +275,7 @@ ON_SYSTEM = {
     "gpus": Input("GPUs of a replica", "GPUs"),
     "model": MODEL,
     **FORMATS,
-    "layout": Input("{tp, ep, dp or attention_dp, pp, moe_tp}"),
+    "layout": Input("{tp, ep, dp or attention_dp, pp, moe_tp}", structured=True),
     "memory_utilisation": Input("share of device memory an engine may use", "fraction"),
 }
 

@@ -11,12 +11,16 @@ from planner.plan.answer import Answer
 
 @dataclass(frozen=True)
 class Input:
-    """One input of a question. unit [text, empty for names]; default, used when absent (required: none); meaning."""
+    """One input of a question. unit [text, empty for names]; default, used when absent (required: none); meaning.
+
+    structured, True where an object or a list is allowed; other inputs are text, numbers or true/false.
+    """
 
     meaning: str
     unit: str = ""
     required: bool = False
     default: object = None
+    structured: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,9 @@ class Question:
         for name in inputs:
             if name not in self.inputs:
                 raise InputError(f"{self.name}.{name}", inputs[name], f"is not an input: use {', '.join(self.inputs)}")
+        for name, value in inputs.items():
+            if isinstance(value, (dict, list)) and not self.inputs[name].structured:
+                raise InputError(f"{self.name}.{name}", value, "must be text or a number, not an object")
         for name, spec in self.inputs.items():
             if spec.required and inputs.get(name) is None:
                 raise InputError(f"{self.name}.{name}", None, f"is required ({spec.meaning})")

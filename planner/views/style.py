@@ -24,6 +24,7 @@ def finished(figure: go.Figure, title: str, x: str = "", y: str = "", height: in
         font={"size": 13, "color": _INK}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", colorway=list(COLOURS),
         margin={"l": 12, "r": 24, "t": 62 + 22 * (lines - 1), "b": 54}, hovermode="closest", template="none",
         legend={"orientation": "h", "y": -0.3, "yref": "paper", "x": 0, "yanchor": "top"})
-    figure.update_xaxes(title={"text": x or None, "font": {"size": 13}, "standoff": 6}, automargin=True, gridcolor=_GRID, zerolinecolor=_GRID, linecolor=_GRID)
-    figure.update_yaxes(title={"text": y or None, "font": {"size": 13}}, automargin=True, gridcolor=_GRID, zerolinecolor=_GRID, linecolor=_GRID)
+    lines = {"gridcolor": _GRID, "zerolinecolor": _GRID, "linecolor": _GRID, "automargin": True}
+    figure.update_xaxes(title={"text": x or None, "font": {"size": 13}, "standoff": 6}, **lines)
+    figure.update_yaxes(title={"text": y or None, "font": {"size": 13}}, **lines)
     return figure

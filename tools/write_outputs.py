@@ -1,0 +1,122 @@
+"""Write the headline tables of outputs/ at 6 significant digits; `--check` compares with what is stored, at 1e-5."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def plan_rows() -> list[dict]:
+    """Return every answer of every scenario that ships with the planner."""
+    from planner import scenario
+    from planner.facts.files import folder
+    from planner.plan import plan
+
+    rows = []
+    for path in sorted(folder("scenarios").glob("*.toml")):
+        for option in plan(scenario.load(path)).options:
+            for item in option.answers.values():
+                rows.append(
+                    {
+                        "scenario": path.stem,
+                        "workload": option.workload,
+                        "system": option.system,
+                        "status": option.status,
+                        "answer": item.name,
+                        "value": item.value,
+                        "low": item.low,
+                        "high": item.high,
+                        "unit": item.unit,
+                        "how": item.how,
+                        "grade": item.grade,
+                    }
+                )
+    return rows
+
+
+def residency_rows() -> list[dict]:
+    """Return parameters, active parameters, checkpoint bytes and cache bytes a token of every model of the catalogue, or why it is refused."""
+    from planner.errors import InputError
+    from planner.facts import modelcards
+    from planner.facts.formats import weight_formats
+    from planner.models import transformer
+
+    rows = []
+    for name in modelcards.catalogue():
+        try:
+            shape = modelcards.load(name)
+            rows.append(
+                {
+                    "model": name,
+                    "parameters": sum(transformer.parameters(shape).values()),
+                    "active": transformer.active_parameters(shape),
+                    "checkpoint_bytes": sum(transformer.checkpoint_bytes(shape, weight_formats(shape, None)).values()),
+                    "kv_bytes_per_token_fp8": transformer.kv_bytes(shape.attention, 131072, 1, 8) / 131072,
+                    "note": "; ".join(shape.notes),
+                }
+            )
+        except InputError as error:
+            rows.append(
+                {
+                    "model": name,
+                    "parameters": None,
+                    "active": None,
+                    "checkpoint_bytes": None,
+                    "kv_bytes_per_token_fp8": None,
+                    "note": f"refused: {error.allowed}",
+                }
+            )
+    return rows
+
+
+TABLES = {"plan.csv": plan_rows, "residency.csv": residency_rows}
+
+
+def text(rows: list[dict]) -> str:
+    """Return rows as CSV text, numbers at 6 significant digits."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: "" if v is None else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
+    return out.getvalue()
+
+
+def differences(old: str, new: str, tolerance: float = 1e-5) -> list[str]:
+    """Return the cells that differ: numbers by more than the relative tolerance, text at all."""
+    before, after = list(csv.reader(io.StringIO(old))), list(csv.reader(io.StringIO(new)))
+    found = [] if len(before) == len(after) else [f"{len(before)} rows stored, {len(after)} made"]
+    for line, (a, b) in enumerate(zip(before, after, strict=False), 1):
+        for x, y in zip(a, b, strict=False):
+            try:
+                same = math.isclose(float(x), float(y), rel_tol=tolerance)
+            except ValueError:
+                same = x == y
+            if not same:
+                found.append(f"line {line}: {x} stored, {y} made")
+    return found
+
+
+def main(words: list[str]) -> int:
+    """Write the tables, or with --check compare them. Returns 1 when a stored table differs."""
+    code = 0
+    for name, make in TABLES.items():
+        place, made = ROOT / "outputs" / name, text(make())
+        if "--check" in words:
+            faults = differences(place.read_text(encoding="utf-8"), made)
+            for fault in faults[:20]:
+                sys.stdout.write(f"outputs/{name}: {fault}\n")
+            code = 1 if faults else code
+        else:
+            place.write_text(made, encoding="utf-8")
+            sys.stdout.write(f"outputs/{name} written\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
