@@ -156,7 +156,7 @@ def _compressed(config: Mapping, kinds: list[str]) -> tuple[Attention, ...]:
 def _latent(config: Mapping, kinds: list[str]) -> list[Attention]:
     heads = config.get("num_attention_heads") or 1
     lora, rope = need(config, "kv_lora_rank"), need(config, "qk_rope_head_dim")
-    nope, value = config.get("qk_nope_head_dim", 0), config.get("v_head_dim", 0)
+    nope, value = config.get("qk_nope_head_dim") or 0, config.get("v_head_dim") or 0
     full = kinds.count("full")
     index_dim = config.get("index_head_dim") or 0
     sharing = config.get("indexer_types") or config.get("index_layer_types")

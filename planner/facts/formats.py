@@ -25,6 +25,8 @@ def formats() -> dict[str, Format]:
 
 def number_format(spelling: str) -> Format:
     """Return a format by any spelling. Raises: InputError for an unknown or ambiguous one ("fp4")."""
+    if not isinstance(spelling, str):
+        raise InputError("format", spelling, "must be the name of a number format")
     if spelling in formats():
         return formats()[spelling]
     if isinstance(spelling, str) and spelling.lower() == "auto":

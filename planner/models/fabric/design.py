@@ -1,0 +1,261 @@
+"""Switch and link counts of a Clos fabric: rails x planes of equal networks, each of one, two or three tiers.
+
+A network joins the ports that the GPUs of one rail have in one plane. Every leaf of a network gives `down` ports to GPUs and
+`up` ports to spines; equal bundles between every leaf and every spine (and between every pod and every core) are what makes
+a network non-blocking for any traffic, so counts are rounded to equal bundles, not to the fewest switches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from planner.errors import Infeasible, InputError
+from planner.units import count, number, whole_down, whole_up
+
+MOST_TIERS = 3
+MOST_PORTS = 100_000
+
+
+def max_endpoints(radix: int, tiers: int) -> int:
+    """Return the most endpoints that a non-blocking folded Clos of `tiers` tiers joins: k floor(k/2)^(L-1).
+
+    Parameters: radix k [ports] logical ports of one switch at the endpoints' speed; tiers L [1].
+    Returns: endpoints [1], int; 2 (k/2)^L for an even radix.
+    Raises: InputError for a radix below 2 or tiers outside 1 to 10.
+    Validity: one switch type in all tiers, no oversubscription, no spare ports. Error: exact.
+    Source: Al-Fares et al. 2008 (k^2/2 and k^3/4), by the same count for any depth.
+    """
+    k, tiers = int(count("radix", radix, 2, MOST_PORTS)), int(count("tiers", tiers, 1, 10))
+    return k if tiers == 1 else k * (k // 2) ** (tiers - 1)
+
+
+def oversubscription(down_ports: float, up_ports: float, down_speed: float = 1.0, up_speed: float = 1.0) -> float:
+    """Return the bandwidth a leaf takes in over what it can send up: down d / (up u), 1 = non-blocking, 2 = "2:1".
+
+    Parameters: down_ports and up_ports [1]; down_speed and up_speed in one unit [B/s].
+    Returns: ratio [1]. Raises: InputError for a value that is not positive.
+    Validity: all ports of one side at one speed. Error: exact. Source: definition.
+    """
+    values = [number(n, v, above=0.0) for n, v in (("down_ports", down_ports), ("up_ports", up_ports),
+                                                   ("down_speed", down_speed), ("up_speed", up_speed))]
+    return float(values[0] * values[2] / (values[1] * values[3]))
+
+
+def leaf_split(radix: int, oversubscribed: float, spare: int = 0) -> tuple[int, int]:
+    """Return (down, up) ports of a leaf: the most ports to GPUs with down <= oversubscribed x up and `spare` ports left dark.
+
+    Parameters: radix [ports]; oversubscribed [1] >= 1; spare [ports].
+    Returns: (down, up) [ports]. Raises: InputError for a ratio below 1 or above the radix, Infeasible when spares leave no port.
+    Validity: up ports at the speed of down ports. Error: exact, by search. Source: definition.
+    """
+    usable = radix - spare
+    ratio = float(number("oversubscription", oversubscribed, 1.0, MOST_PORTS))
+    if usable < 2:
+        raise Infeasible("fabric", f"{spare} spare ports of a {radix}-port leaf leave {max(0, usable)} to wire",
+                         f"spare at most {radix - 2}")
+    down = max(1, int(whole_down(usable * ratio / (1 + ratio))))
+    while down > 1 and down + whole_up(down / ratio) > usable:
+        down -= 1
+    return down, int(whole_up(down / ratio))
+
+
+def _evenly(full: int, full_ups: int, tail_ups: int, radix: int) -> int:
+    """Return the fewest cores that reach `full` pods of full_ups uplinks and one of tail_ups, all cores the same from each pod."""
+    if not full:
+        return -(-tail_ups // radix)
+    rest = range(1, radix // full + 1)  # links from one full pod to one core
+    return min(max(-(-full_ups // b), -(-tail_ups // (radix - full * b))) for b in rest if radix > full * b or not tail_ups)
+
+
+@dataclass(frozen=True)
+class Network:
+    """One rail in one plane. endpoints [1] GPU ports; down and up [ports] of a leaf; leaf, spine, core [switches].
+
+    pod_leaves and pod_spines [1] of a full pod (three tiers; with two tiers the network is one pod); bundle [links] between
+    one leaf and one spine. The last pod may hold fewer leaves: last_leaves and last_spines.
+    """
+
+    endpoints: int
+    radix: int
+    tiers: int
+    down: int
+    up: int
+    leaf: int
+    spine: int = 0
+    core: int = 0
+    pods: int = 1
+    pod_leaves: int = 0
+    pod_spines: int = 0
+    last_leaves: int = 0
+    last_spines: int = 0
+
+    @property
+    def links_host(self) -> int:
+        """Links from GPUs to leaves."""
+        return self.endpoints
+
+    @property
+    def links_leaf_spine(self) -> int:
+        """Links from leaves to spines."""
+        return self.leaf * self.up if self.tiers > 1 else 0
+
+    @property
+    def links_spine_core(self) -> int:
+        """Links from spines to cores: as many as come up from the leaves."""
+        return self.leaf * self.up if self.tiers > 2 else 0
+
+    @property
+    def links(self) -> int:
+        """All links."""
+        return self.links_host + self.links_leaf_spine + self.links_spine_core
+
+    @property
+    def switches(self) -> int:
+        """All switches."""
+        return self.leaf + self.spine + self.core
+
+    @property
+    def ports_used(self) -> int:
+        """Switch ports with a link."""
+        return self.links_host + 2 * (self.links_leaf_spine + self.links_spine_core)
+
+    @property
+    def ports_dark(self) -> int:
+        """Switch ports without a link."""
+        return self.switches * self.radix - self.ports_used
+
+    @property
+    def bundle(self) -> int:
+        """Links between one leaf and one spine of its (full) pod; 0 with one tier."""
+        return self.up // self.pod_spines if self.pod_spines else 0
+
+    @property
+    def nonblocking(self) -> bool:
+        """Whether every leaf can send up all it takes in, over equal bundles."""
+        return self.tiers == 1 or self.up >= min(self.down, self.endpoints)
+
+
+def _two_tier(leaf: int, up: int, ports: int) -> int:
+    """Return the spines with `ports` ports down that serve `leaf` leaves in equal bundles: the smallest divisor of `up` that does."""
+    return next(s for s in range(1, up + 1) if up % s == 0 and leaf * (up // s) <= ports)
+
+
+def network(endpoints: int, radix: int, tiers: int | None = None, *, oversubscribed: float = 1.0, spare: int = 0,
+            sized_for: int | None = None, split: tuple[int, int] | None = None, pod: tuple[int, int] | None = None) -> Network:
+    """Return one network: leaf = ceil(E/d), spine = the smallest divisor of u whose ports hold the leaves, cores evenly.
+
+    Parameters: endpoints E [1] ports of GPUs in this network; radix k [ports]; tiers, 1 to 3, or None for the fewest;
+    oversubscribed [1] at the leaf; spare [ports] left dark on every leaf; sized_for [1], endpoints that spines and cores are
+    laid out for when the network must grow without moving a cable (default: endpoints); split (d, u) [ports] of a leaf where
+    a published design fixes it; pod (leaves, spines) [1] of a full pod where a published design fixes it.
+    Returns: Network. d and u = k/2 without oversubscription; three tiers: pods of k/2 leaves, spine = leaf and core = leaf u / k
+    where pods are full and divide the core's ports; elsewhere the fewest with equal bundles, which is a little more.
+    Raises: InputError for numbers out of range; Infeasible when E is above the ceiling of the tiers, naming the nearest design.
+    Validity: one switch type throughout. Error: exact against the published tables of data/superpod_tables.csv.
+    Source: Al-Fares et al. 2008; rounding to equal bundles as DGX SuperPOD reference architectures print it.
+    """
+    size, k = int(count("endpoints", endpoints)), int(count("radix", radix, 2, MOST_PORTS))
+    spare = int(count("spare_ports", spare, 0, MOST_PORTS))
+    final = max(size, int(count("sized_for", sized_for))) if sized_for is not None else size
+    down, up = split or leaf_split(k, oversubscribed, spare)
+    pod_leaves, pod_spines = pod or (k // 2, None)
+    limits = {1: k - spare, 2: k * down, 3: k * pod_leaves * down}
+    if tiers is None:
+        chosen = next((t for t, most in limits.items() if final <= most), MOST_TIERS)
+    else:
+        chosen = int(count("tiers", tiers, 1, MOST_TIERS))
+    if final > limits[chosen]:
+        deeper = next((f"{t} tiers, or " for t in limits if t > chosen and final <= limits[t]), "")
+        raise Infeasible("fabric", f"{final:,} endpoints in one network, and {chosen} tier{'s' * (chosen > 1)} of {k}-port switches "
+                         f"hold {limits[chosen]:,}", f"{deeper}at most {limits[chosen]:,} endpoints, or a larger radix, or more rails")
+    if chosen == 1:
+        return Network(size, k, 1, k - spare, 0, 1, last_leaves=1)
+    leaf, planned = -(-size // down), -(-final // down)
+    if chosen == 2:
+        spine = _two_tier(planned, up, k)
+        return Network(size, k, 2, down, up, leaf, spine, 0, 1, leaf, spine, leaf, spine)
+    pods, planned_pods = -(-leaf // pod_leaves), -(-planned // pod_leaves)
+    pod_spines = pod_spines or _two_tier(min(planned, pod_leaves), up, k // 2)
+    last, planned_last = leaf - (pods - 1) * pod_leaves, planned - (planned_pods - 1) * pod_leaves
+    whole = pods == 1 or pod is not None or final > size
+    last_spines = pod_spines if whole else _two_tier(last, up, k // 2)
+    core = _evenly(planned_pods - 1, pod_leaves * up, planned_last * up, k)
+    return Network(size, k, 3, down, up, leaf, (pods - 1) * pod_spines + last_spines, core, pods, min(leaf, pod_leaves), pod_spines,
+                   last, last_spines)
+
+
+@dataclass(frozen=True)
+class Design:
+    """A fabric: `rails` x `planes` equal networks. gpus [1]; ports_per_gpu [1] NIC ports after the lane split.
+
+    rails_per_gpu [1], how many rails one GPU has ports in; ports_per_plane [1] of one GPU in one network.
+    """
+
+    gpus: int
+    ports_per_gpu: int
+    rails: int
+    rails_per_gpu: int
+    planes: int
+    net: Network = field(repr=False)
+    port_bytes_per_s: float | None = None
+
+    @property
+    def networks(self) -> int:
+        """Rails times planes."""
+        return self.rails * self.planes
+
+    @property
+    def ports_per_plane(self) -> int:
+        """Ports of one GPU in one plane of one of its rails."""
+        return self.ports_per_gpu // (self.rails_per_gpu * self.planes)
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Totals over all networks: gpus, leaf, spine, core, switches, links by layer, links, ports used and dark."""
+        per = {name: getattr(self.net, name) for name in ("leaf", "spine", "core", "switches", "links_host", "links_leaf_spine",
+                                                          "links_spine_core", "links", "ports_used", "ports_dark")}
+        return {"gpus": self.gpus, **{name: value * self.networks for name, value in per.items()}}
+
+    @property
+    def gpus_per_rail(self) -> int:
+        """GPUs that have ports in one rail."""
+        return self.gpus * self.rails_per_gpu // self.rails
+
+    @property
+    def disjoint_paths(self) -> int:
+        """Paths between two GPUs of one rail under different leaves that share no link: one per NIC port (shared leaves: the same)."""
+        return self.ports_per_plane * self.planes * min(self.rails_per_gpu, self.rails)
+
+    @property
+    def shortest_paths(self) -> int:
+        """Shortest paths between two such GPUs: links up a leaf, over its planes and rails (each way down is then fixed by the bundle)."""
+        return self.planes * self.rails_per_gpu * max(1, self.net.up)
+
+
+def design(gpus: int, ports_per_gpu: int, radix: int, *, rails: int = 1, rails_per_gpu: int = 1, planes: int = 1, tiers: int | None = None,
+           oversubscribed: float = 1.0, spare: int = 0, sized_for: int | None = None, port_bytes_per_s: float | None = None) -> Design:
+    """Return the fabric of a cluster: E = gpus ports_per_gpu / (rails planes) endpoints in each of rails x planes networks.
+
+    Parameters: gpus [1]; ports_per_gpu [1] = NICs per GPU x lane split; radix [ports] at the port's speed; rails [1];
+    rails_per_gpu [1], 1 when all NICs of a GPU lie in its one rail; planes [1]; tiers, oversubscribed, spare as in `network`;
+    sized_for [GPUs] to grow to without moving a cable; port_bytes_per_s [B/s] one direction of one port.
+    Returns: Design. Raises: InputError for ports that do not spread evenly over planes and rails, Infeasible past the ceiling.
+    Validity: GPUs dealt to rails in turn, so that a last rail may hold one GPU less. Error: exact. Source: `network`.
+    """
+    values = {n: int(count(n, v)) for n, v in (("gpus", gpus), ("ports_per_gpu", ports_per_gpu), ("rails", rails),
+                                              ("rails_per_gpu", rails_per_gpu), ("planes", planes))}
+    gpus, ports, rails, mine, planes = values.values()
+    if mine > rails:
+        raise InputError("rails_per_gpu", mine, f"must be at most {rails} (rails)")
+    if ports % (mine * planes):
+        even = [p for p in range(1, ports + 1) if ports % (mine * p) == 0]
+        raise InputError("planes", planes, f"must divide the {ports} ports of a GPU over its {mine} rail{'s' * (mine > 1)}: "
+                         f"{', '.join(map(str, even)) or 'none does, change rails_per_gpu'}")
+
+    def endpoints(of: int) -> int:
+        return -(-of * mine // rails) * (ports // (mine * planes))
+
+    net = network(endpoints(gpus), radix, tiers, oversubscribed=oversubscribed, spare=spare,
+                  sized_for=None if sized_for is None else endpoints(int(count("sized_for", sized_for))))
+    return Design(gpus, ports, rails, mine, planes, net, port_bytes_per_s)
