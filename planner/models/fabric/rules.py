@@ -10,7 +10,8 @@ from planner.models.fabric.design import Design, design, network
 from planner.models.fabric.low_diameter import dragonfly, slim_fly
 from planner.units import count
 
-TOPOLOGIES = ("clos", "slim_fly", "dragonfly", "counted")
+FLAT = {"slim_fly": slim_fly, "dragonfly": dragonfly}
+TOPOLOGIES = ("clos", "counted", *FLAT)
 CELLS = {"nodes": "nodes", "gpus": "gpus", "leaf": "leaf", "spine": "spine", "core": "core", "switches_total": "switches",
          "cables_node_leaf": "cables_host", "cables_leaf_spine": "cables_leaf_spine", "cables_spine_core": "cables_spine_core"}
 
@@ -121,7 +122,7 @@ def rule_counts(rule: Rule, units: int) -> dict[str, int]:
                   "links_spine_core": counts["links_spine_core"]}
         found |= {n: counts[n] for n in ("leaf", "spine", "core", "switches")}
     else:
-        flat = (slim_fly if rule.topology == "slim_fly" else dragonfly)(rule.radix, units * rule.gpus_per_unit)
+        flat = FLAT[rule.topology](rule.radix, units * rule.gpus_per_unit)
         found |= {"leaf": flat["switches"], "spine": 0, "core": 0, "switches": flat["switches"]}
         layers = {"links_host": flat["endpoints"], "links_leaf_spine": flat["links"], "links_spine_core": 0}
     found |= layers

@@ -1,0 +1,86 @@
+"""Every filled cell of the published fabric tables, exact, through the question that users ask."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from planner.errors import InputError
+from planner.facts.files import table
+from planner.questions import check
+from planner.questions.fabric import QUESTIONS
+
+REFERENCES = Path(__file__).parents[2] / "data" / "references"
+ASK = {q.name: q for q in QUESTIONS}
+SUPERPOD = ("nodes", "gpus", "leaf", "spine", "core", "cables_node_leaf", "cables_leaf_spine", "cables_spine_core")
+OTHER = {"gpus": "gpus", "leaf": "leaf", "spine": "spine", "core": "core", "switches_total": "switches", "links": "links_inter_switch"}
+
+
+def test_every_cell_of_the_superpod_tables():
+    wrong, cells = [], 0
+    for row in table("superpod_tables.csv"):
+        for column in SUPERPOD:
+            if row[column]:
+                cells += 1
+                inputs = {"design": row["architecture"], "table": row["table"], "units": int(row["su"]), "quantity": column}
+                got = ASK["fabric_counts"].ask(inputs).value
+                wrong += [(inputs, got, row[column])] if got != int(row[column]) else []
+    assert cells == 138
+    assert not wrong
+
+
+def test_every_cell_of_the_other_fabrics():
+    wrong, cells = [], 0
+    for row in table("other_fabrics.csv"):
+        for column, quantity in OTHER.items():
+            if row[column].isdigit():
+                cells += 1
+                inputs = {"design": row["system"], "endpoints": int(row["gpus"]), "quantity": quantity}
+                got = ASK["fabric_counts"].ask(inputs).value
+                wrong += [(inputs, got, row[column])] if got != int(row[column]) else []
+    assert cells == 23
+    assert not wrong
+
+
+def reference_rows():
+    with (REFERENCES / "fabric_counts.csv").open() as handle:
+        for row in csv.DictReader(handle):
+            case = check.Case(row["case"], "fabric_counts", check.strict_json(row["inputs"]), float(row["expected"]), row["unit"], float(row["rtol"]))
+            yield pytest.param(case, id=row["case"])
+
+
+@pytest.mark.parametrize("case", list(reference_rows()))
+def test_published_counts(case):
+    outcome = check.run(case)
+    assert outcome.status == "ok", outcome
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({"design": "DGX H100 NDR", "units": 4, "quantity": "gpus"}, "its tables differ"),
+        ({"design": "DGX H100 NDR", "quantity": "leaf"}, "units is required"),
+        ({"design": "DGX H100 NDR", "endpoints": 1000, "table": "larger-component-counts", "quantity": "leaf"}, "768 or 1,024"),
+        ({"design": "DGX H1OO", "units": 4, "quantity": "leaf"}, "nearest: DGX H100 NDR"),
+        ({"design": "DGX B300 XDR", "units": 1, "radix": 64, "quantity": "leaf"}, "radix is 144"),
+        ({"design": "general", "endpoints": 100, "quantity": "leaf"}, "radix is required"),
+        ({"design": "general", "radix": 64, "quantity": "leaf"}, "endpoints is required"),
+        ({"design": "general", "endpoints": 100, "radix": 64, "quantity": "leafs"}, "quantity must be one of"),
+        ({"design": "general", "endpoints": "100", "radix": 64, "quantity": "leaf"}, "a number"),
+    ],
+)
+def test_refusals(inputs, words):
+    with pytest.raises(InputError, match=words):
+        ASK["fabric_counts"].ask(inputs)
+
+
+def test_a_self_contradicting_row_is_reported_and_not_matched():
+    answer = ASK["fabric_counts"].ask({"design": "DGX B300 XDR", "units": 18, "quantity": "gpus", "printed": {"nodes": 1296, "gpus": 9216}})
+    assert answer.value == 10368
+    assert "not the 9,216 printed" in answer.note
+
+
+def test_what_was_not_published_is_not_available():
+    answer = ASK["fabric_counts"].ask({"design": "OCI Supercluster", "quantity": "leaf"})
+    assert answer.value is None
+    assert "not published" in answer.note
