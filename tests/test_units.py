@@ -51,3 +51,14 @@ def test_case_matters():
     assert units.to_base(800, "Gb/s") == 100e9
     with pytest.raises(InputError):
         units.to_base(1, "gb/s")
+
+
+@pytest.mark.parametrize(("value", "unit", "to", "expected"), [
+    (80, "GB", "MiB", 76293.9453), (53_687_091_200, "B/s", "GB/s", 53.6870912), (235, "GB/s", "Gb/s", 1880), (800, "Gb/s", "GB/s", 100),
+    (183_359, "MiB", "GB", 192.265847)])
+def test_units_that_are_often_confused(value, unit, to, expected):
+    assert units.convert(value, unit, to) == pytest.approx(expected, rel=1e-6)
+
+
+def test_un05_time_of_a_cache_over_one_link():
+    assert 8192 * 327_680 / units.to_base(400, "Gb/s") * 1e3 == pytest.approx(53.6870912, rel=1e-6)

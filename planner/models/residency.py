@@ -142,6 +142,60 @@ def kv_pool_bytes(device_bytes, memory_fraction, weights_bytes, activations_byte
     return np.maximum(0.0, budget - used - nonnegative("other_bytes", other_bytes))[()]
 
 
+def kv_pool_bytes_after_weights(device_bytes, weights_bytes, free_fraction):
+    """Return the pool of engines that give the cache a share of what is free once the weights are loaded: f x (device - weights).
+
+    Parameters: device_bytes [B]; weights_bytes [B] of one GPU; free_fraction f [1]. Returns: bytes [B] of one GPU, broadcast shape, not below 0.
+    Raises: InputError. Validity: engines with that rule (a rival of `kv_pool_bytes`). Error: exact by definition. Source: engines' documentation.
+    """
+    free = positive("device_bytes", device_bytes) - nonnegative("weights_bytes", weights_bytes)
+    return (fraction("free_fraction", free_fraction) * np.maximum(0.0, free))[()]
+
+
+def over_budget_bytes(device_bytes, memory_fraction, held_bytes):
+    """Return by how much a process holds more than its budget: max(0, held - fraction x device).
+
+    Parameters: device_bytes [B]; memory_fraction [1]; held_bytes [B]. Returns: bytes [B], broadcast shape. Raises: InputError.
+    Validity: one process a GPU. Error: exact. Source: subtraction.
+    """
+    budget = positive("device_bytes", device_bytes) * fraction("memory_utilisation", memory_fraction, zero=False)
+    return np.maximum(0.0, nonnegative("held_bytes", held_bytes) - budget)[()]
+
+
+def free_bytes(shape: ModelShape, formats: Mapping[str, Format], layouts: list[Layout], tokens, sequences, bits: float, device_bytes, other_bytes):
+    """Return what is left of a GPU's memory for every layout, context and batch at once: device - weights - cache - other (below 0: short).
+
+    Parameters: shape; formats; layouts, L of them; tokens [token] and sequences [1], arrays that broadcast to S; bits [1] of the cache;
+    device_bytes and other_bytes [B] of one GPU. Returns: bytes [B], shape (L, *S). Raises: InputError, Infeasible (layout).
+    Validity: as `weights_bytes_per_gpu` and `kv_bytes_per_gpu`. Error: as those. Source: subtraction.
+    """
+    left = positive("device_bytes", device_bytes) - nonnegative("other_bytes", other_bytes)
+    rows = [
+        left - sum(weights_bytes_per_gpu(shape, formats, one).values()) - kv_bytes_per_gpu(shape, tokens, sequences, bits, one)
+        for one in layouts
+    ]
+    return np.stack(np.broadcast_arrays(*rows))
+
+
+def longest_context(pool_bytes: float, shape: ModelShape, sequences: float, bits: float, layout: Layout) -> int:
+    """Return the most tokens a sequence may have so that `sequences` of them fit the pools of a replica, by bisection.
+
+    Parameters: pool_bytes [B] of one GPU; shape; sequences [1] of the replica; bits [1]; layout. Returns: tokens [token], int, at most 1e9.
+    Raises: Infeasible (kv_cache) when not one token fits. Validity: the cache grows with context. Error: exact. Source: bisection.
+    """
+    def fits(tokens: int) -> bool:
+        return float(kv_bytes_per_gpu(shape, tokens, sequences, bits, layout)) <= pool_bytes
+
+    if not fits(1):
+        raise Infeasible("kv_cache", f"{sequences:,.0f} sequences of one token do not fit {pool_bytes / 1e9:,.2f} GB a GPU",
+                         "fewer sequences or more GPUs")
+    low, high = 1, 10**9
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
 def max_sequences(pool_bytes: float, shape: ModelShape, tokens: float, bits: float, layout: Layout, allocator: str = "window_capped") -> int:
     """Return the most sequences of one length that fit the KV pools of a replica: dp x floor(pool / bytes of one sequence).
 

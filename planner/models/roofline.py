@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from planner.units import nonnegative, positive
+from planner.units import nonnegative, number, positive
 
 
 def bounds_seconds(work: Mapping[str, object], rates: Mapping[str, object]):
@@ -43,3 +43,23 @@ def touched_fraction(num_experts: int, top_k: int, tokens):
     """
     share = positive("top_k", top_k) / positive("num_experts", num_experts)
     return (1.0 - (1.0 - np.minimum(share, 1.0)) ** nonnegative("tokens", tokens))[()]
+
+
+def dense_peak_flops_per_s(sheet_flops_per_s, sparse: bool, gpus=1):
+    """Return the dense peak of one GPU from a data sheet: sheet / gpus, halved where the sheet counts 2:1 sparsity.
+
+    Parameters: sheet_flops_per_s [FLOP/s] as printed; sparse, whether the sheet says "with sparsity"; gpus [1] the figure is for.
+    Returns: peak [FLOP/s] dense, broadcast shape. Raises: InputError. Validity: sheets whose sparse figure is twice the dense one; Vera Rubin's
+    NVFP4 is not (3,600 sparse, 2,520 dense): use its own dense claim. Error: exact by definition. Source: vendors' footnotes.
+    """
+    return (positive("sheet_flops_per_s", sheet_flops_per_s) / positive("gpus", gpus) / (2.0 if sparse else 1.0))[()]
+
+
+def mfu(achieved_flops_per_s, dense_flops_per_s):
+    """Return model FLOP utilisation: achieved over the **dense** peak.
+
+    Parameters: achieved_flops_per_s [FLOP/s] of model FLOPs of one GPU; dense_flops_per_s [FLOP/s]. Returns: share [1], broadcast shape.
+    Raises: InputError, also for more than the peak. Validity: model FLOPs, no recompute. Error: exact. Source: Chowdhery et al. 2022.
+    """
+    share = nonnegative("achieved_flops_per_s", achieved_flops_per_s) / positive("dense_flops_per_s", dense_flops_per_s)
+    return number("mfu", share, 0.0, 1.0)[()]

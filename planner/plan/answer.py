@@ -67,3 +67,18 @@ def missing(name: str, unit: str, note: str, **more) -> Answer:
 def weakest(*grades: str) -> str:
     """Return the weakest of the grades given, in the order A B C D E F P X."""
     return max((g for g in grades if g), key=GRADES.index, default="X")
+
+
+def ratio(first: Answer, second: Answer) -> float:
+    """Return first over second, or refuse: two answers compare only in one unit and on one basis (dense with dense, one per-user speed).
+
+    Raises: InputError naming both bases, or for an answer that is not available.
+    """
+    for item in (first, second):
+        if item.value is None:
+            raise InputError(item.name, None, f"is not available: {item.note}")
+    if (first.unit, first.basis) != (second.unit, second.basis):
+        raise InputError(
+            "basis", f"{first.basis or first.unit} against {second.basis or second.unit}", "must be the same on both sides, or converted first"
+        )
+    return first.value / second.value
