@@ -108,6 +108,10 @@ def layer_kinds(config: Mapping) -> list[str]:
     if config.get("attn_layer_period"):
         period, offset = need(config, "attn_layer_period"), config.get("attn_layer_offset", 0)
         return ["full" if i % period == offset else "mamba" for i in range(layers)]
+    if config.get("attention_chunk_size") and str(config.get("model_type", "")).startswith("llama4"):
+        # three of four layers attend within a chunk, the fourth without positions to all
+        interval = config.get("no_rope_layer_interval") or 4
+        return ["full" if (i + 1) % interval == 0 else "sliding" for i in range(layers)]
     window = config.get("sliding_window")
     every = config.get("sliding_window_pattern") or config.get("global_attn_every_n_layers")
     if window and every:

@@ -65,6 +65,12 @@ def _shared(inputs: Mapping) -> dict:
     return opened
 
 
+def _counted(shape: ModelShape) -> dict[str, str]:
+    """How a count of this shape was got: exact, or assumed where its model_type is read as a Llama-like model."""
+    unknown = any(note.startswith("model_type") for note in shape.notes)
+    return {"how": "assumed", "grade": "P"} if unknown else {"how": "exact", "grade": "A"}
+
+
 def _parameters(inputs: dict) -> Answer:
     shape = modelcards.load(inputs["model"])
     part = PART_NAMES.get(inputs["part"], inputs["part"])
@@ -91,7 +97,7 @@ def _parameters(inputs: dict) -> Answer:
             "total, main, text, stored, active, embedding, attention, experts, shared_experts, vision, mtp, head, router, norm, dense_mlp, indexer"
         )
         raise InputError("part", inputs["part"], f"must be one of {allowed}, recurrent")
-    return exact("parameters", float(wanted), "count", basis=part, note=note)
+    return exact("parameters", float(wanted), "count", basis=part, note=note, **_counted(shape))
 
 
 def _checkpoint_bytes(inputs: dict) -> Answer:
@@ -104,7 +110,8 @@ def _checkpoint_bytes(inputs: dict) -> Answer:
         sum(parts.values()),
         "B",
         basis="tensors, as released" if released else f"tensors, {chosen}",
-        note="file headers not counted (5e-8 to 2e-5 of a repository)",
+        note="; ".join(["file headers not counted (5e-8 to 2e-5 of a repository)", *shape.notes]),
+        **_counted(shape),
     )
 
 

@@ -177,3 +177,30 @@ def test_longer_context_never_lowers_the_cache():
         sizes = kv_bytes(modelcards.load(name).attention, np.arange(0, 5000, 7.0))
         assert (np.diff(sizes) >= 0).all()
         assert sizes[10] == kv_bytes(modelcards.load(name).attention, 70.0)
+
+
+LLAMA_LIKE = {"tie_word_embeddings": False}
+UNSEEN = [
+    ("qwen2", 7615616512, {"hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "intermediate_size": 18944,
+                           "vocab_size": 152064, **LLAMA_LIKE}),
+    ("mistral", 7241732096, {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+                             "vocab_size": 32000, **LLAMA_LIKE}),
+    ("gemma2", 9241705984, {"hidden_size": 3584, "num_hidden_layers": 42, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256,
+                            "intermediate_size": 14336, "vocab_size": 256000, "sliding_window": 4096}),
+    ("deepseek_v2", 15706484224, {"hidden_size": 2048, "num_hidden_layers": 27, "num_attention_heads": 16, "kv_lora_rank": 512, "q_lora_rank": None,
+                                  "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64, "num_experts_per_tok": 6,
+                                  "n_shared_experts": 2, "moe_intermediate_size": 1408, "intermediate_size": 10944, "first_k_dense_replace": 1,
+                                  "vocab_size": 102400, "topk_method": "greedy", **LLAMA_LIKE}),
+    ("qwen2_moe", 14315784192, {"hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 5632,
+                                "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "num_experts": 60, "num_experts_per_tok": 4,
+                                "vocab_size": 151936, **LLAMA_LIKE})]
+
+
+@pytest.mark.parametrize(("kind", "total", "config"), UNSEEN, ids=[u[0] for u in UNSEEN])
+def test_families_outside_the_catalogue_by_their_public_totals(kind, total, config):
+    assert sum(w.total for w in modelcards.load({"model_type": kind, **config}).weights) == total
+
+
+def test_llama4_attends_in_chunks_in_three_of_four_layers():
+    kinds = {a.kind: (a.layers, a.window) for a in modelcards.load("meta-llama/Llama-4-Maverick-17B-128E-Instruct").attention}
+    assert kinds == {"full": (12, 0), "sliding": (36, 8192)}
