@@ -84,3 +84,30 @@ def test_what_was_not_published_is_not_available():
     answer = ASK["fabric_counts"].ask({"design": "OCI Supercluster", "quantity": "leaf"})
     assert answer.value is None
     assert "not published" in answer.note
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [  # the MRC paper's losses in data/reliability.csv, and the same rule on other designs
+        ({"design": "OpenAI/Microsoft/NVIDIA MRC reference", "failed": {"link": 1}}, 1 - 1 / 256),
+        ({"design": "mrc", "failed": {"nic_port": 1}}, 1 - 1 / 8),
+        ({"design": "mrc", "failed": {"plane": 1}}, 1 - 1 / 8),
+        ({"design": "general", "endpoints": 2048, "radix": 64, "failed": {"link": 1}}, 1 - 1 / 32),
+        ({"design": "DGX B300 Spectrum-X twin-plane", "failed": {"plane": 1}}, 1 / 2),
+        ({"design": "MPFT 8-plane", "failed": {"plane": 1}}, 1 - 1 / 8),
+        ({"design": "HPN 7.0 pod", "failed": {"leaf": 1}}, 1 / 2),
+        ({"design": "DGX GB200 NVL72 NDR", "units": 4, "failed": {"spine": 1}}, 1 - 1 / 6),
+        ({"endpoints": 131072, "radix": 512, "planes": 8, "failed": ["r0p0-spine3"]}, 1 - 1 / 256),
+    ],
+)
+def test_remaining_bandwidth(inputs, expected):
+    answer = ASK["fabric_remaining"].ask(inputs)
+    assert answer.value == pytest.approx(expected, abs=1e-12)
+    assert answer.lower <= answer.value <= answer.upper
+
+
+def test_most_endpoints():
+    assert ASK["fabric_max_endpoints"].ask({"radix": 512, "tiers": 2}).value == 131072
+    assert ASK["fabric_max_endpoints"].ask({"radix": 64, "tiers": 3}).value == 65536
+    with pytest.raises(InputError, match="radix"):
+        ASK["fabric_max_endpoints"].ask({"radix": 1, "tiers": 2})

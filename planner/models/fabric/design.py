@@ -73,7 +73,7 @@ class Network:
     """One rail in one plane. endpoints [1] GPU ports; down and up [ports] of a leaf; leaf, spine, core [switches].
 
     pod_leaves and pod_spines [1] of a full pod (three tiers; with two tiers the network is one pod); bundle [links] between
-    one leaf and one spine. The last pod may hold fewer leaves: last_leaves and last_spines.
+    one leaf and one spine. The last pod may hold fewer leaves: last_leaves and last_spines; last_planned, the leaves it will hold.
     """
 
     endpoints: int
@@ -89,6 +89,7 @@ class Network:
     pod_spines: int = 0
     last_leaves: int = 0
     last_spines: int = 0
+    last_planned: int = 0
 
     @property
     def links_host(self) -> int:
@@ -174,15 +175,19 @@ def network(endpoints: int, radix: int, tiers: int | None = None, *, oversubscri
     leaf, planned = -(-size // down), -(-final // down)
     if chosen == 2:
         spine = _two_tier(planned, up, k)
-        return Network(size, k, 2, down, up, leaf, spine, 0, 1, leaf, spine, leaf, spine)
+        return Network(size, k, 2, down, up, leaf, spine, 0, 1, leaf, spine, leaf, spine, planned)
     pods, planned_pods = -(-leaf // pod_leaves), -(-planned // pod_leaves)
     pod_spines = pod_spines or _two_tier(min(planned, pod_leaves), up, k // 2)
     last, planned_last = leaf - (pods - 1) * pod_leaves, planned - (planned_pods - 1) * pod_leaves
-    whole = pods == 1 or pod is not None or final > size
+    whole = pods == 1 or pod is not None or sized_for is not None
     last_spines = pod_spines if whole else _two_tier(last, up, k // 2)
+    if sized_for is None:
+        last_planned = last
+    else:
+        last_planned = pod_leaves if planned_pods > pods else planned_last
     core = _evenly(planned_pods - 1, pod_leaves * up, planned_last * up, k)
-    return Network(size, k, 3, down, up, leaf, (pods - 1) * pod_spines + last_spines, core, pods, min(leaf, pod_leaves), pod_spines,
-                   last, last_spines)
+    return Network(size, k, 3, down, up, leaf, (pods - 1) * pod_spines + last_spines, core, pods, min(planned, pod_leaves), pod_spines,
+                   last, last_spines, last_planned)
 
 
 @dataclass(frozen=True)
@@ -213,9 +218,13 @@ class Design:
     @cached_property
     def counts(self) -> dict[str, int]:
         """Totals over all networks: gpus, leaf, spine, core, switches, links by layer, links, ports used and dark."""
-        per = {name: getattr(self.net, name) for name in ("leaf", "spine", "core", "switches", "links_host", "links_leaf_spine",
-                                                          "links_spine_core", "links", "ports_used", "ports_dark")}
-        return {"gpus": self.gpus, **{name: value * self.networks for name, value in per.items()}}
+        net, n = self.net, self.networks
+        found = {"gpus": self.gpus, **{t: getattr(net, t) * n for t in ("leaf", "spine", "core", "switches")},
+                 "links_host": self.gpus * self.ports_per_gpu, "links_leaf_spine": net.links_leaf_spine * n,
+                 "links_spine_core": net.links_spine_core * n}
+        between = found["links_leaf_spine"] + found["links_spine_core"]
+        used = found["links_host"] + 2 * between
+        return {**found, "links": found["links_host"] + between, "ports_used": used, "ports_dark": found["switches"] * net.radix - used}
 
     @property
     def gpus_per_rail(self) -> int:
@@ -248,6 +257,8 @@ def design(gpus: int, ports_per_gpu: int, radix: int, *, rails: int = 1, rails_p
     gpus, ports, rails, mine, planes = values.values()
     if mine > rails:
         raise InputError("rails_per_gpu", mine, f"must be at most {rails} (rails)")
+    if gpus * mine < rails:
+        raise InputError("rails", rails, f"must be at most {gpus * mine}: every rail needs a GPU")
     if ports % (mine * planes):
         even = [p for p in range(1, ports + 1) if ports % (mine * p) == 0]
         raise InputError("planes", planes, f"must divide the {ports} ports of a GPU over its {mine} rail{'s' * (mine > 1)}: "

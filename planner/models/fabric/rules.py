@@ -22,7 +22,8 @@ class Rule:
 
     nodes_withheld [1] of the whole fabric, whose places `extra_host_links` take; radix [ports]; ports_per_gpu, rails and planes as
     in `design`; leaf_down, leaf_up, pod_leaves, pod_spines where the design fixes them (0: derived); core_per_unit [1] where the
-    table counts them so; links_per_cable [1], links at port speed that one printed cable carries.
+    table counts them so; forwarding_gpus [1] of a node over whose NVLink a GPU reaches the planes it has no port in (its planes are
+    then counted as rails); links_per_cable [1], links at port speed that one printed cable carries.
     """
 
     design: str
@@ -44,6 +45,7 @@ class Rule:
     pod_leaves: int = 0
     pod_spines: int = 0
     core_per_unit: int = 0
+    forwarding_gpus: int = 0
     links_per_cable: int = 1
     source: str = ""
     note: str = ""
