@@ -118,6 +118,17 @@ def _batch(args) -> int:
     return OK if counts["ok"] == len(records) else NO_PLAN if not counts["failed"] else OURS
 
 
+def _calibrate(args) -> int:
+    from planner.calibration import interconnect, residency, table
+
+    for area, fit in (("residency", residency.fit), ("interconnect", interconnect.fit)):
+        rows = fit()
+        table.write(area, rows)
+        for row in rows:
+            _say(f"{area} {row.name} {row.scope} {row.value:.6g} [{row.low:.6g}, {row.high:.6g}] {row.unit}, {row.rows} rows; {row.note}".strip())
+    return OK
+
+
 def _schema(args) -> int:
     from planner.scenario import schema
 
@@ -168,6 +179,7 @@ def parser() -> argparse.ArgumentParser:
     batch.add_argument("--plan-only", action="store_true", help="no reports, only the table of plans")
     batch.set_defaults(run=_batch)
 
+    commands.add_parser("calibrate", help="fit the efficiency constants again and write data/calibration").set_defaults(run=_calibrate)
     commands.add_parser("schema", help="print the JSON Schema of the scenario file").set_defaults(run=_schema)
     return top
 
