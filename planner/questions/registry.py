@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from planner.errors import InputError
 from planner.plan.answer import Answer
+from planner.units import convert, number
+
+_QUANTITY = re.compile(r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z%][A-Za-z0-9/%-]*)")
 
 
 @dataclass(frozen=True)
 class Input:
     """One input of a question. unit [text, empty for names]; default, used when absent (required: none); meaning.
 
-    structured, True where an object or a list is allowed; other inputs are text, numbers or true/false.
+    structured, True where an object or a list is allowed; other inputs are text, numbers or true/false. also, other spellings: name ->
+    the unit that spelling is in (empty: the same). Where the input has a unit, {"value": 5, "unit": "min"} and "5 min" are read too.
     """
 
     meaning: str
@@ -21,6 +26,19 @@ class Input:
     required: bool = False
     default: object = None
     structured: bool = False
+    also: Mapping[str, str] = field(default_factory=dict)
+
+    def read(self, name: str, value: object, unit: str = "") -> object:
+        """Return `value` in this input's unit; one without a unit of its own is in `unit`. Raises: InputError for another kind of unit."""
+        if not self.unit or isinstance(value, bool):
+            return value
+        if isinstance(value, Mapping) and set(value) == {"value", "unit"}:
+            value, unit = value["value"], value["unit"]
+        elif isinstance(value, str) and (found := _QUANTITY.fullmatch(value.strip())):
+            value, unit = float(found[1]), found[2]
+        if unit and unit != self.unit and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(convert(number(name, value), unit, self.unit))
+        return value
 
 
 @dataclass(frozen=True)
@@ -43,6 +61,7 @@ class Question:
         Raises: InputError for an unknown or missing input, or a value the models refuse; Infeasible where the input is
         right and no answer exists.
         """
+        inputs = self._own_names(inputs)
         for name in inputs:
             if name not in self.inputs:
                 raise InputError(f"{self.name}.{name}", inputs[name], f"is not an input: use {', '.join(self.inputs)}")
@@ -54,3 +73,14 @@ class Question:
                 raise InputError(f"{self.name}.{name}", None, f"is required ({spec.meaning})")
         given = {name: value for name, value in inputs.items() if value is not None}
         return self.answer({**{n: s.default for n, s in self.inputs.items() if s.default is not None}, **given})
+
+    def _own_names(self, inputs: Mapping[str, object]) -> dict[str, object]:
+        """Return the inputs under this question's own names and units."""
+        spellings = {other: (name, unit) for name, spec in self.inputs.items() for other, unit in spec.also.items()}
+        found: dict[str, object] = {}
+        for given, value in inputs.items():
+            name, unit = (given, "") if given in self.inputs else spellings.get(given, (given, ""))
+            if name in found and value is not None:
+                raise InputError(f"{self.name}.{given}", value, f"says {name} a second time")
+            found[name] = self.inputs[name].read(f"{self.name}.{given}", value, unit) if name in self.inputs else value
+        return found
