@@ -119,9 +119,9 @@ def _batch(args) -> int:
 
 
 def _calibrate(args) -> int:
-    from planner.calibration import interconnect, residency, table
+    from planner.calibration import collectives, residency, table
 
-    for area, fit in (("residency", residency.fit), ("interconnect", interconnect.fit)):
+    for area, fit in (("residency", residency.fit), ("collectives", collectives.fit)):
         rows = fit()
         table.write(area, rows)
         for row in rows:

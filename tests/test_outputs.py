@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.calibration import interconnect, residency, table
+from planner.calibration import collectives, residency, table
 from planner.facts.files import folder
 
 ROOT = Path(__file__).parent.parent
@@ -22,7 +22,7 @@ def test_a_changed_number_is_seen():
     assert TOOL["differences"](stored, stored.replace("671026", "671027", 1) if "671026" in stored else stored.replace("1", "2", 1))
 
 
-@pytest.mark.parametrize(("area", "fit"), [("residency", residency.fit), ("interconnect", interconnect.fit)])
+@pytest.mark.parametrize(("area", "fit"), [("residency", residency.fit), ("collectives", collectives.fit)])
 def test_calibrations_are_rebuilt(area, fit):
     stored = (folder("data") / "calibration" / f"{area}.csv").read_text()
     assert TOOL["differences"](stored, table.text(fit())) == []

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from planner.calibration import interconnect as calibrated
+from planner.calibration import collectives as calibrated
 from planner.calibration.table import constant
 from planner.facts import catalog
 from planner.facts.files import table
-from planner.models import interconnect as model
-from planner.questions.interconnect import QUESTIONS
+from planner.models import collectives as model
+from planner.questions.collectives import QUESTIONS
 from planner.views.style import COLOURS, finished
 from planner.views.tables import digits
 
@@ -62,8 +62,8 @@ def slow_table(system: str, ranks: int, message_bytes: float, measured_gb_per_s:
     answer = _ASK["busbw"].ask(_inputs(system, ranks, message_bytes))
     verdict = ("slow: below what nine of ten such systems reach" if measured_gb_per_s < answer.low else
                "faster than expected: check the size and the factor" if measured_gb_per_s > answer.high else "as expected")
-    return pd.DataFrame([{"Measured GB/s": measured_gb_per_s, "Expected": answer.value, "Low": answer.low, "High": answer.high, "Set by": answer.limit,
-                          "How": answer.how, "Grade": answer.grade, "Verdict": verdict}], index=[f"{system}, {ranks} GPUs"]).round(1)
+    return pd.DataFrame([{"Measured GB/s": measured_gb_per_s, "Expected": answer.value, "Low": answer.low, "High": answer.high,
+                          "Set by": answer.limit, "How": answer.how, "Grade": answer.grade, "Verdict": verdict}], index=[f"{system}, {ranks} GPUs"]).round(1)
 
 
 def expert_table(tokens_per_rank: int) -> pd.DataFrame:
@@ -88,7 +88,7 @@ def error_table(kind: str) -> pd.DataFrame:
 
 def takeaway() -> str:
     """Return the accuracy in one line a kind, from the stored calibration: what was aimed at is said beside what was reached."""
-    return "\n".join(f"{kind.replace('_', '-')}: {constant('interconnect', 'time_factor', kind).note} (aim: median 8 %, 90 % within 20 %)"
+    return "\n".join(f"{kind.replace('_', '-')}: {constant('collectives', 'time_factor', kind).note} (aim: median 8 %, 90 % within 20 %)"
                      for kind in ("all_reduce", "expert"))
 
 

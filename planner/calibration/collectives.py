@@ -11,7 +11,7 @@ from scipy.optimize import least_squares
 
 from planner.calibration.table import Constant, constant
 from planner.facts.files import table
-from planner.models import interconnect as model
+from planner.models import collectives as model
 
 SOURCE = "data/collectives.csv"
 # constants that the collective library itself publishes: inputs, not fitted
@@ -216,11 +216,11 @@ def fit() -> list[Constant]:
 
 @cache
 def reduce_efficiency() -> model.Efficiency:
-    """Return the fitted constants of all-reduce from data/calibration/interconnect.csv."""
-    return _reduce_efficiency([constant("interconnect", n, "all_reduce").value for n in REDUCE])
+    """Return the fitted constants of all-reduce from data/calibration/collectives.csv."""
+    return _reduce_efficiency([constant("collectives", n, "all_reduce").value for n in REDUCE])
 
 
 @cache
 def expert_efficiency() -> model.ExpertEfficiency:
-    """Return the fitted constants of expert-parallel kernels from data/calibration/interconnect.csv."""
-    return _expert_efficiency([constant("interconnect", n, "expert").value for n in EXPERT])
+    """Return the fitted constants of expert-parallel kernels from data/calibration/collectives.csv."""
+    return _expert_efficiency([constant("collectives", n, "expert").value for n in EXPERT])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from planner.calibration import interconnect as calibrated
+from planner.calibration import collectives as calibrated
 from planner.calibration.table import constant
 from planner.errors import InputError
 from planner.facts import catalog
 from planner.facts.files import table
 from planner.facts.formats import number_format
-from planner.models import interconnect as model
+from planner.models import collectives as model
 from planner.plan.answer import Answer
 from planner.questions.memory import number
 from planner.questions.registry import Input, Question
@@ -80,7 +80,7 @@ def _algorithm(inputs: Mapping, wires: Wires) -> str:
 
 def _widened(value: float, kind: str, ranks: int, fitted: bool) -> dict:
     """Return low, high, how and note of a bandwidth or a time: wider and `extrapolated` where nothing was fitted."""
-    factor = constant("interconnect", "time_factor", kind)
+    factor = constant("collectives", "time_factor", kind)
     past = ranks > MOST_RANKS[kind]
     wide = 2.0 if past else 1.0 if fitted else 1.5
     note = f"not validated past {MOST_RANKS[kind]} ranks: software can halve a large ring or tree" if past else ""
@@ -198,7 +198,7 @@ QUESTIONS = (
         "busbw",
         "bus bandwidth of a collective",
         "GB/s",
-        "planner.models.interconnect.all_reduce_seconds",
+        "planner.models.collectives.all_reduce_seconds",
         {
             "system": SYSTEM,
             "profile": Input("where a system has two"),
@@ -215,7 +215,7 @@ QUESTIONS = (
         "expert_dispatch",
         "time of one expert-parallel dispatch",
         "us",
-        "planner.models.interconnect.expert_exchange_seconds",
+        "planner.models.collectives.expert_exchange_seconds",
         {**_EXPERT, "format": Input("of what is sent", default="fp8")},
         _dispatch,
     ),
@@ -223,7 +223,7 @@ QUESTIONS = (
         "expert_combine",
         "time of one expert-parallel combine",
         "us",
-        "planner.models.interconnect.expert_exchange_seconds",
+        "planner.models.collectives.expert_exchange_seconds",
         {**_EXPERT, "format": Input("of what is sent", default="bf16")},
         _combine,
     ),

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.calibration import interconnect as calibrated
+from planner.calibration import collectives as calibrated
 from planner.errors import InputError
-from planner.models import interconnect as model
+from planner.models import collectives as model
 from planner.questions import all_questions
 from planner.units import convert, to_base
 
