@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from planner.errors import InputError
 from planner.plan.answer import GRADES, Answer
 
 NUM_DRAWS = 512
@@ -99,3 +100,12 @@ def answer(name: str, values: np.ndarray, unit: str, inputs: Mapping[str, Drawn]
     value = float(values[0])
     fields = {"grade": grade, "how": how, "low": float(min(low, value)), "high": float(max(high, value)), "claims": claims, **more}
     return Answer(name, value, unit, **fields)
+
+
+def number(inputs: Mapping, name: str, *, low: float = 0.0, high: float = 1e15, whole: bool = False, default=None) -> float:
+    """Return one numeric input inside a range. Raises: InputError naming it."""
+    value = inputs.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high or (whole and value != int(value)):
+        kind = "a whole number" if whole else "a number"
+        raise InputError(name, value, f"must be {kind} from {low:g} to {high:g}")
+    return value

@@ -12,21 +12,13 @@ from planner.facts.evidence import claim
 from planner.facts.formats import AS_RELEASED, number_format, weight_formats
 from planner.models import residency, transformer
 from planner.plan.answer import Answer, exact, weakest
+from planner.plan.inputs import number
 from planner.questions.registry import Input, Question
 from planner.shapes import Format, Layout, ModelShape
 from planner.specs import Rack
 
 PART_NAMES = {"shared": "shared_experts", "routed_experts": "experts", "embeddings": "embedding", "lm_head": "head", "mlp": "dense_mlp"}
 DEFAULT_MEMORY_FRACTION = 0.9
-
-
-def number(inputs: Mapping, name: str, *, low: float = 0.0, high: float = 1e15, whole: bool = False, default=None) -> float:
-    """Return one numeric input inside a range. Raises: InputError naming it."""
-    value = inputs.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high or (whole and value != int(value)):
-        kind = "a whole number" if whole else "a number"
-        raise InputError(name, value, f"must be {kind} from {low:g} to {high:g}")
-    return value
 
 
 def cache_bits(inputs: Mapping, default: str = "bf16") -> tuple[float, str]:
