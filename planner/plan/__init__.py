@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner import __version__
-from planner.errors import Infeasible
+from planner.errors import Infeasible, InputError
+from planner.plan.answer import Answer, missing
 from planner.plan.case import Case, resolve
 from planner.plan.cost import cost_answers
+from planner.plan.fabric import fabric_answers
 from planner.plan.power import power_answers, rack_watts
 from planner.plan.racks import rack_answers, racks_needed
 from planner.plan.throughput import best, throughput_answers
@@ -28,8 +30,7 @@ def plan(scenario: Scenario) -> Plan:
         notes.append(f"plan.basis = {scenario.plan.basis}: measured and claimed throughput are not joined yet, the model's is used")
     if scenario.timeline:
         notes.append("the timeline is not planned yet: the plan is for the load as typed")
-    if scenario.fabric != type(scenario.fabric)():
-        notes.append("the fabric is not planned yet: no switch, cable or fabric power is counted")
+    notes.append("facility power and cost are of the racks; the fabric stands beside them and is not added")
     return Plan(scenario.name, scenario.as_of.isoformat(), scenario.digest, __version__, options,
                 scenario.model_dump(mode="json", by_alias=True, exclude_none=True), tuple(notes))
 
@@ -85,12 +86,22 @@ def _option(case: Case) -> Option:
     except Infeasible as error:
         status = "not available" if error.cause == "facts" else "infeasible"
         return Option(name, label, status, cause=error.cause, limit=error.limit, next_step=error.next_step, warnings=_warnings(case))
-    parts = {"hbm_bytes": found.parts, "rack_watts": {"GPUs": case.rack.gpus * case.rack.accelerator.gpu_watts,
+    extra, fabric_parts = _fabric(case, int(racks.total[0]))
+    answers |= extra
+    parts = {"hbm_bytes": found.parts, "fabric_watts": fabric_parts, "rack_watts": {"GPUs": case.rack.gpus * case.rack.accelerator.gpu_watts,
                                                       "rest of the rack": case.rack.overhead_watts}}
     speed = answers["tokens_per_s_per_gpu"]
     wide = (f"throughput is uncertain by a factor of {speed.high / speed.low:,.0f}: do not order on it",) if speed.high > 5 * speed.low else ()
     option = Option(name, label, "ok", answers, parts, binding=found.limit, warnings=_warnings(case) + wide, layout=found.layout.label)
     return _within_site(case, option)
+
+
+def _fabric(case: Case, racks: int) -> tuple[dict[str, Answer], dict[str, float]]:
+    """The fabric of the racks of one option; not available where no scale-out link is published."""
+    try:
+        return fabric_answers(case.rack, racks * case.rack.gpus, case.scenario.fabric, case.scenario.site.pue, case.scenario.plan.seed)
+    except (Infeasible, InputError) as error:
+        return {"fabric_links": missing("fabric_links", "links", str(error))}, {}
 
 
 def _within_site(case: Case, option: Option) -> Option:

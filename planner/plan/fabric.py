@@ -1,0 +1,106 @@
+"""The scale-out fabric of the racks that a plan buys: switches, links, optics, power and price, with the promise of growth."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from planner.errors import Infeasible, InputError
+from planner.facts import catalog
+from planner.facts.evidence import Claim, claim
+from planner.models.fabric.design import Design, design
+from planner.models.fabric.growth import growth
+from planner.plan.answer import Answer, exact
+from planner.plan.inputs import Drawn, Range, answer, draw
+from planner.scenario import FabricIn
+from planner.specs import Rack, Switch
+from planner.units import to_base
+
+MODULE_BYTES_PER_S = 800e9 / 8
+LARGE, SMALL = "sn6810", "sn5600"
+POWER = {LARGE: "P0083", SMALL: "P0082"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A fabric as designed for racks of one system: the design, the switch, the port speed [B/s] and the claims it rests on."""
+
+    made: Design
+    switch: Switch
+    port_bytes_per_s: float
+    lanes: str
+
+
+def _ports(rack: Rack, given: FabricIn) -> tuple[int, float, str]:
+    """Return (ports of a GPU, bytes per second of a port, lanes) from NICs and their lane split. Raises: InputError where they contradict."""
+    if rack.nic is None:
+        raise Infeasible("facts", f"{rack.name} has no published scale-out link: the fabric is not available")
+    total = rack.nic.bytes_per_s * rack.nics_per_gpu
+    tried = list(dict.fromkeys((given.nics_per_gpu or rack.nics_per_gpu, rack.nics_per_gpu)))
+    for nics in tried:  # one [fabric] serves several systems: a system with other NICs keeps its own number of them
+        lanes = given.lanes or f"1x{round(total / nics * 8 / 1e9)}G"
+        found = re.fullmatch(r"([1248])x(\d+)G", lanes)
+        count, port = int(found[1]), float(to_base(int(found[2]), "Gb/s"))
+        if abs(count * port - total / nics) <= 1e-6 * total:
+            return nics * count, port, lanes
+    speeds = " or ".join(f"{total / n * 8 / 1e9:,.0f} Gb/s ({n} NICs a GPU)" for n in tried)
+    raise InputError("fabric.lanes", given.lanes, f"must add to the {speeds} of {rack.name}")
+
+
+def choose(rack: Rack, gpus: int, given: FabricIn) -> Choice:
+    """Return the fabric for a number of GPUs of one system.
+
+    Parameters: rack; gpus [1]; given, the scenario's fabric: absent values are the catalogue's NICs, one lane, one plane, the fewest tiers. Rails are
+    the tray positions. Returns: Choice. Raises: InputError for lanes that contradict the NIC, or planes that do not divide the ports;
+    Infeasible (fabric) past the ceiling of the tiers.
+    """
+    ports, speed, lanes = _ports(rack, given)
+    switch = catalog.switch(LARGE if rack.accelerator.generation == "rubin" else SMALL)
+    radix = switch.ports.get(f"{round(speed * 8 / 1e9)}G")
+    if radix is None:
+        raise InputError("fabric.lanes", lanes, f"must be a speed that the switch has: {', '.join(switch.ports)}")
+    planes = given.planes or 1
+    rails = min(rack.gpus_per_tray if rack.gpus_per_tray < rack.gpus else 8, gpus)
+    made = design(gpus, ports, radix, rails=rails, planes=planes, tiers=given.tiers, port_bytes_per_s=speed)
+    return Choice(made, switch, speed, lanes)
+
+
+def modules(choice: Choice) -> float:
+    """Return the 800G optical modules of a fabric: both ends of every link between switches and the leaf end of host links, by share of 800G."""
+    counts, share = choice.made.counts, choice.port_bytes_per_s / MODULE_BYTES_PER_S
+    between = counts["links_leaf_spine"] + counts["links_spine_core"]
+    return (2 * between + 2 * counts["links_host"]) * share
+
+
+def _range(item: Claim, how: str = "assumed") -> Range:
+    return Range(item.base_value, *item.base_range, item.grade, how, (item.id,))
+
+
+def fabric_answers(rack: Rack, gpus: int, given: FabricIn, pue: float, seed: int) -> tuple[dict[str, Answer], dict[str, float]]:
+    """Return the answers of the fabric for the central rack count, and its power by part [W].
+
+    Answers: fabric_leaf, fabric_spine, fabric_core, fabric_links, fabric_power (IT), fabric_cost, fabric_growth. Raises: as `choose`.
+    """
+    choice = choose(rack, gpus, given)
+    made, counts = choice.made, choice.made.counts
+    ranges = {"switch_watts": _range(claim(POWER[choice.switch.name])), "module_watts": _range(claim("P0084")),
+              "switch_usd": _range(claim("P0080")), "link_usd": _range(claim("P0081"))}
+    drawn: dict[str, Drawn] = draw(ranges, seed=seed)
+    optics = modules(choice)
+    watts = counts["switches"] * drawn["switch_watts"].values + optics * drawn["module_watts"].values
+    between = counts["links_leaf_spine"] + counts["links_spine_core"]
+    cost = counts["switches"] * drawn["switch_usd"].values + between * drawn["link_usd"].values
+    grown = growth(made)
+    shape = (f"{gpus:,} GPUs, {made.rails} rails x {made.planes} planes, {made.net.tiers} tiers of {choice.switch.name} at {made.net.radix} ports, "
+             f"{made.ports_per_gpu} ports a GPU ({choice.lanes})")
+    power = {n: drawn[n] for n in ("switch_watts", "module_watts")}
+    price = {n: drawn[n] for n in ("switch_usd", "link_usd")}
+    found = {f"fabric_{n}": exact(f"fabric_{n}", float(counts[n]), "switches", basis=shape) for n in ("leaf", "spine", "core") if counts[n]}
+    lit, apart = f"{optics:,.0f} modules of 800G", "host cables and NICs not counted"
+    found |= {
+        "fabric_links": exact("fabric_links", float(counts["links"]), "links", basis=f"{shape}; host, leaf-spine and spine-core"),
+        "fabric_power": answer("fabric_power", watts / 1e3, "kW", power, basis="IT: switches and optics, all ports lit", note=lit),
+        "fabric_cost": answer("fabric_cost", cost / 1e6, "MUSD", price, basis="switches and links between them, capital", note=apart),
+        "fabric_growth": exact("fabric_growth", float(grown.gpus), "GPUs", basis="without moving a cable", note=grown.ends),
+    }
+    return found, {"switches": float(counts["switches"] * drawn["switch_watts"].values[0]), "optics": float(optics * drawn["module_watts"].values[0])}
