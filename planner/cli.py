@@ -118,6 +118,28 @@ def _batch(args) -> int:
     return OK if counts["ok"] == len(records) else NO_PLAN if not counts["failed"] else OURS
 
 
+def _fabric(args) -> int:
+    from planner.facts.catalog import system
+    from planner.plan.fabric import choose, fabric_answers
+    from planner.plan.text import line
+    from planner.scenario import parse_fabric
+
+    rack = system(args.system, args.profile)
+    given = parse_fabric({"nics_per_gpu": args.nics, "lanes": args.lanes, "planes": args.planes, "tiers": args.tiers})
+    gpus = args.gpus if args.gpus is not None else args.racks * rack.gpus
+    answers, parts = fabric_answers(rack, gpus, given, 1.0, 0)
+    _say(f"{gpus:,} GPUs of {rack.label}")
+    for item in answers.values():
+        _say(line(item))
+    for part, watts in parts.items():
+        _say(f"    {part:26} {watts / 1e3:,.4g} kW")
+    if args.wiring:
+        from planner.report.wiring import write_wiring
+
+        _say(f"{write_wiring(choose(rack, gpus, given), rack, args.wiring):,} cables written to {args.wiring}")
+    return OK
+
+
 def _calibrate(args) -> int:
     from planner.calibration import collectives, residency, table
 
@@ -134,6 +156,12 @@ def _schema(args) -> int:
 
     _say(json.dumps(schema(), indent=1))
     return OK
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 10_000_000:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10000000, got {text[:20]}")
+    return int(text)
 
 
 def _workers(text: str) -> int:
@@ -178,6 +206,19 @@ def parser() -> argparse.ArgumentParser:
     batch.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler to run on instead, such as tcp://127.0.0.1:8786")
     batch.add_argument("--plan-only", action="store_true", help="no reports, only the table of plans")
     batch.set_defaults(run=_batch)
+
+    fabric = commands.add_parser("fabric", help="switches, links, power, cost and growth of a fabric; the wiring plan as a file")
+    size = fabric.add_mutually_exclusive_group(required=True)
+    size.add_argument("--racks", type=_count, help="racks of the system")
+    size.add_argument("--gpus", type=_count, help="GPUs, instead of racks")
+    fabric.add_argument("--system", default="vr-nvl72", help="catalogue name (default: vr-nvl72)")
+    fabric.add_argument("--profile", help="where a system has two (vr-nvl72: upto or maxlps)")
+    fabric.add_argument("--nics", type=_count, help="NICs per GPU (default: the catalogue's)")
+    fabric.add_argument("--lanes", help="how a NIC is split, such as 4x200G (default: not)")
+    fabric.add_argument("--planes", type=_count, help="planes (default: 1)")
+    fabric.add_argument("--tiers", type=_count, help="tiers 1 to 3 (default: the fewest)")
+    fabric.add_argument("--wiring", metavar="PATH", help="write every cable to a .parquet or .csv file")
+    fabric.set_defaults(run=_fabric)
 
     commands.add_parser("calibrate", help="fit the efficiency constants again and write data/calibration").set_defaults(run=_calibrate)
     commands.add_parser("schema", help="print the JSON Schema of the scenario file").set_defaults(run=_schema)

@@ -292,6 +292,14 @@ def parse(content: dict, file: str = "") -> Scenario:
         raise InputErrors([error]) from None
 
 
+def parse_fabric(content: dict) -> FabricIn:
+    """Check a [fabric] section given as a dict; absent values are None. Raises: InputErrors with one line a fault."""
+    try:
+        return FabricIn.model_validate({k: v for k, v in content.items() if v is not None})
+    except ValidationError as error:
+        raise InputErrors([InputError(f"fabric.{e.field}", e.value, e.allowed) for e in _lines(error, "")]) from None
+
+
 def loads(text: str, file: str = "scenario") -> Scenario:
     """Read a scenario from TOML text. Returns and raises as `parse`."""
     try:

@@ -1,0 +1,104 @@
+"""The wiring plan as a file: every cable with both ends, streamed batch by batch to Parquet or CSV."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.facts.evidence import claim
+from planner.models.fabric.cables import Batch, Floor, batches
+from planner.plan.fabric import Choice
+from planner.specs import Rack
+
+HALL = {"racks_per_row": "P0085", "rack_pitch_m": "P0086", "row_pitch_m": "P0087", "drop_m": "P0088"}
+CLASSES = (3.0, 30.0, 100.0)
+
+
+def floor_of(rack: Rack, nics_per_gpu: int) -> Floor:
+    """Return the hall that lengths are measured in: this project's assumed rows, the rack's GPUs and trays."""
+    size = {name: claim(row).value for name, row in HALL.items()}
+    return Floor(int(size["racks_per_row"]), size["rack_pitch_m"], size["row_pitch_m"], size["drop_m"], rack.gpus, rack.gpus_per_tray, nics_per_gpu)
+
+
+def _columns(batch: Batch, rack: Rack) -> dict[str, np.ndarray | list[str]]:
+    """Name both ends of a batch of cables: rack, tray, GPU, NIC and port, or switch and port."""
+    number, place = len(batch), f"r{batch.rail}p{batch.plane}"
+    low, high = {"host": ("", "leaf"), "leaf-spine": ("leaf", "spine"), "spine-core": ("spine", "core")}[batch.layer]
+    found: dict[str, np.ndarray | list[str]] = {
+        "layer": np.full(number, batch.layer),
+        "rail": np.full(number, batch.rail, np.int32),
+        "plane": np.full(number, batch.plane, np.int32),
+    }
+    if low:
+        found |= {
+            "a_rack": np.full(number, -1),
+            "a_tray": np.full(number, -1),
+            "a_device": np.char.add(f"{place}-{low}", batch.a["switch"].astype(str)),
+            "a_nic": np.full(number, -1),
+            "a_port": batch.a["port"],
+        }
+    else:
+        gpu = batch.a["gpu"]
+        found |= {
+            "a_rack": gpu // rack.gpus,
+            "a_tray": gpu % rack.gpus // rack.gpus_per_tray,
+            "a_device": np.char.add("gpu", gpu.astype(str)),
+            "a_nic": batch.a["nic"],
+            "a_port": batch.a["port"],
+        }
+    media = np.array(["copper", "multimode", "single-mode", "long single-mode"])[np.searchsorted(CLASSES, batch.length_m)]
+    return {
+        **found,
+        "b_device": np.char.add(f"{place}-{high}", batch.b["switch"].astype(str)),
+        "b_port": batch.b["port"],
+        "length_m": np.round(batch.length_m, 1),
+        "media": media,
+    }
+
+
+def tables(choice: Choice, rack: Rack) -> Iterator[dict]:
+    """Yield the wiring plan as column tables, one a layer and network; lengths in metres are of an assumed hall."""
+    lanes = int(choice.lanes.split("x")[0])
+    for batch in batches(choice.made, floor_of(rack, choice.made.ports_per_gpu // lanes)):
+        if len(batch):
+            yield _columns(batch, rack)
+
+
+def write_wiring(choice: Choice, rack: Rack, path: str | Path) -> int:
+    """Write every cable to `path` (.parquet or .csv), whole or not at all. Returns the number of cables.
+
+    Raises: InputError for another ending, or a place that cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+    import pyarrow.parquet as pq
+
+    target = Path(path)
+    if target.suffix not in (".parquet", ".csv"):
+        raise InputError("--wiring", str(path), "must end in .parquet or .csv")
+    if target.is_symlink():
+        raise InputError("--wiring", str(path), "must not be a symbolic link")
+    written, writer, stage = 0, None, None
+    try:
+        handle, stage = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
+        os.close(handle)
+        for columns in tables(choice, rack):
+            table = pa.table({k: pa.array(v) for k, v in columns.items()})
+            if writer is None:
+                writer = pq.ParquetWriter(stage, table.schema) if target.suffix == ".parquet" else pa_csv.CSVWriter(stage, table.schema)
+            writer.write_table(table)
+            written += table.num_rows
+        writer.close()
+        os.chmod(stage, 0o644)
+        os.replace(stage, target)
+    except OSError as error:
+        raise InputError("--wiring", str(path), f"must be a file that can be written ({error.strerror or error})") from None
+    finally:
+        if stage and os.path.exists(stage):
+            os.unlink(stage)
+    return written
