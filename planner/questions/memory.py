@@ -9,6 +9,7 @@ from planner.calibration.table import constant
 from planner.errors import Infeasible, InputError
 from planner.facts import catalog, modelcards
 from planner.facts.evidence import claim
+from planner.facts.files import table
 from planner.facts.formats import AS_RELEASED, number_format, weight_formats
 from planner.models import residency, transformer
 from planner.plan.answer import Answer, exact, weakest
@@ -63,20 +64,48 @@ def _counted(shape: ModelShape) -> dict[str, str]:
     return {"how": "assumed", "grade": "P"} if unknown else {"how": "exact", "grade": "A"}
 
 
+COUNTED = {
+    "main": "without the MTP module",
+    "all": "vision and MTP included",
+    "text": "without the vision tower and MTP",
+    "stored": "stored values, what is stored twice for MTP included",
+    "stored_with_scales": "stored values, block scales and MTP included",
+}
+
+
+def _variant(name: object) -> tuple[object, str]:
+    """Return (model, what its printed total counts) for a spelling of the published sizes; other names count the main model."""
+    row = next((r for r in table("model_variants.csv") if r["printed"] == name), None)
+    return (row["model"], row["counted"]) if row else (name, "main_and_vision")
+
+
+def _total(shape: ModelShape, counted: str) -> int:
+    parts = transformer.parameters(shape)
+    whole = sum(parts.values())
+    twice = sum(w.total for w in shape.duplicated)
+    scales = transformer.scale_elements(shape, weight_formats(shape, None)) if counted == "stored_with_scales" else 0
+    return {
+        "main": whole - parts.get("mtp", 0) - parts.get("vision", 0),
+        "main_and_vision": whole - parts.get("mtp", 0),
+        "all": whole,
+        "text": whole - parts.get("vision", 0) - parts.get("mtp", 0),
+        "stored": whole + twice,
+        "stored_with_scales": whole + twice + scales,
+    }[counted]
+
+
 def _parameters(inputs: dict) -> Answer:
-    shape = modelcards.load(inputs["model"])
+    model, counted = _variant(inputs["model"])
+    shape = modelcards.load(model)
     part = PART_NAMES.get(inputs["part"], inputs["part"])
     note = "; ".join(shape.notes)
     parts = transformer.parameters(shape)
     if part == "total":
-        wanted = sum(n for name, n in parts.items() if name != "mtp" or inputs.get("include_mtp", True))
-        note = "; ".join([*shape.notes, *(["the MTP module is included"] if "mtp" in parts and inputs.get("include_mtp", True) else [])])
-    elif part == "main":
-        wanted = sum(n for name, n in parts.items() if name not in ("mtp", "vision"))
-    elif part == "text":
-        wanted = sum(n for name, n in parts.items() if name != "vision")
-    elif part == "stored":
-        wanted = sum(parts.values()) + sum(w.total for w in shape.duplicated)
+        counted = "all" if inputs.get("include_mtp") else counted
+        wanted = _total(shape, counted)
+        note = "; ".join([*shape.notes, *([COUNTED.get(counted, COUNTED["main"])] if counted != "main_and_vision" or "mtp" in parts else [])])
+    elif part in ("main", "text", "stored"):
+        wanted = _total(shape, part)
     elif part == "active":
         definition = inputs.get("definition", "without_embedding")
         wanted, note = transformer.active_parameters(shape, definition), f"definition: {definition.replace('_', ' ')}"
@@ -93,9 +122,12 @@ def _parameters(inputs: dict) -> Answer:
 
 
 def _checkpoint_bytes(inputs: dict) -> Answer:
-    shape = modelcards.load(inputs["model"])
+    model, counted = _variant(inputs["model"])
+    shape = modelcards.load(model)
     chosen = inputs.get("weight_format")
     parts = transformer.checkpoint_bytes(shape, formats_of(inputs, shape))
+    if counted == "text":
+        parts.pop("vision", None)
     released = chosen is None or str(chosen).lower() in AS_RELEASED
     return exact(
         "checkpoint_bytes",
@@ -293,7 +325,7 @@ QUESTIONS = (
             "model": MODEL,
             "part": Input("total, active, embedding, attention, experts, shared_experts, vision, mtp, ...", default="total"),
             "definition": Input("of active: without_embedding, with_embeddings or without_head"),
-            "include_mtp": Input("whether total holds the MTP module", default=True),
+            "include_mtp": Input("whether total holds the MTP module", default=False),
         },
         _parameters,
     ),

@@ -182,3 +182,34 @@ def test_bad_layouts_are_refused(bad):
 def test_bad_cache_questions_are_refused(bad):
     with pytest.raises(InputError):
         ask("kv_bytes", **{"model": "DeepSeek-R1", **bad})
+
+
+def sizes():
+    from planner.facts.files import table
+
+    return [pytest.param(r, id=r["model"]) for r in table("model_sizes.csv")]
+
+
+# what is not exact, and why: file headers of a repository, or bytes stored beside the tensors that a config defines
+LISTED = {
+    "deepseek-ai/DeepSeek-V3 (HF total incl. MTP and fp8 scales)": 2e-5,
+    "moonshotai/Kimi-K2-Instruct (logical)": 7e-9,
+    "moonshotai/Kimi-K2-Instruct-0905": 2e-8,
+    "moonshotai/Kimi-K2-Thinking (INT4 experts)": 3e-8,
+    "mistralai/Mixtral-8x7B-v0.1": 2e-6,
+}
+REFUSED = ("deepseek-ai/DeepSeek-V4-Pro", "deepseek-ai/DeepSeek-V4-Flash")
+
+
+@pytest.mark.parametrize("row", sizes())
+def test_every_published_size(row):
+    if "stored elements" in row["model"]:
+        pytest.skip("packed pairs and scales: not a count of parameters")
+    if row["model"] in REFUSED:
+        with pytest.raises(InputError, match="hc_mult"):
+            ask("parameters", model=row["model"])
+        return
+    assert ask("parameters", model=row["model"], part="total").value == int(row["total_params_exact"])
+    if row["checkpoint_bytes"]:
+        got = ask("checkpoint_bytes", model=row["model"]).value
+        assert got == pytest.approx(int(row["checkpoint_bytes"]), rel=LISTED.get(row["model"], 0), abs=0)
