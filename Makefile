@@ -7,7 +7,7 @@ SCENARIO ?= scenarios/rubin-vs-gb300.toml
 export PYTHONDONTWRITEBYTECODE ?= 1
 export JUPYTER_PLATFORM_DIRS = 1
 
-.PHONY: report test lab store browser bench soak env lock outputs chromium lint unit nbval
+.PHONY: pythons report test lab store browser bench soak env lock outputs chromium lint unit nbval
 
 report: .venv/.ok
 	@$(BIN)/planner report $(SCENARIO) -o reports
@@ -41,6 +41,9 @@ browser: .venv/.ok chromium
 
 bench: .venv/.ok
 	@$(BIN)/python benchmarks/run.py
+
+pythons: .venv/.ok
+	@$(BIN)/python tools/test_pythons.py
 
 soak: .venv/.ok
 	@$(BIN)/python tools/soak.py
