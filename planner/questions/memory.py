@@ -9,8 +9,7 @@ from planner.calibration.table import constant
 from planner.errors import Infeasible, InputError
 from planner.facts import catalog, modelcards
 from planner.facts.evidence import claim
-from planner.facts.files import table
-from planner.facts.formats import AS_RELEASED, number_format, weight_formats
+from planner.facts.formats import number_format, weight_formats
 from planner.models import residency, transformer
 from planner.plan.answer import Answer, exact, weakest
 from planner.plan.inputs import number
@@ -18,7 +17,6 @@ from planner.questions.registry import Input, Question
 from planner.shapes import Format, Layout, ModelShape
 from planner.specs import Rack
 
-PART_NAMES = {"shared": "shared_experts", "routed_experts": "experts", "embeddings": "embedding", "lm_head": "head", "mlp": "dense_mlp"}
 DEFAULT_MEMORY_FRACTION = 0.9
 
 
@@ -56,87 +54,6 @@ def _shared(inputs: Mapping) -> dict:
     elif given is not None:
         raise InputError("formats", given, "must be {weights, kv}")
     return opened
-
-
-def _counted(shape: ModelShape) -> dict[str, str]:
-    """How a count of this shape was got: exact, or assumed where its model_type is read as a Llama-like model."""
-    unknown = any(note.startswith("model_type") for note in shape.notes)
-    return {"how": "assumed", "grade": "P"} if unknown else {"how": "exact", "grade": "A"}
-
-
-COUNTED = {
-    "main": "without the MTP module",
-    "all": "vision and MTP included",
-    "text": "without the vision tower and MTP",
-    "stored": "stored values, what is stored twice for MTP included",
-    "stored_with_scales": "stored values, block scales and MTP included",
-}
-
-
-def _variant(name: object) -> tuple[object, str]:
-    """Return (model, what its printed total counts) for a spelling of the published sizes; other names count the main model."""
-    row = next((r for r in table("model_variants.csv") if r["printed"] == name), None)
-    return (row["model"], row["counted"]) if row else (name, "main_and_vision")
-
-
-def _total(shape: ModelShape, counted: str) -> int:
-    parts = transformer.parameters(shape)
-    whole = sum(parts.values())
-    twice = sum(w.total for w in shape.duplicated)
-    scales = transformer.scale_elements(shape, weight_formats(shape, None)) if counted == "stored_with_scales" else 0
-    return {
-        "main": whole - parts.get("mtp", 0) - parts.get("vision", 0),
-        "main_and_vision": whole - parts.get("mtp", 0),
-        "all": whole,
-        "text": whole - parts.get("vision", 0) - parts.get("mtp", 0),
-        "stored": whole + twice,
-        "stored_with_scales": whole + twice + scales,
-    }[counted]
-
-
-def _parameters(inputs: dict) -> Answer:
-    model, counted = _variant(inputs["model"])
-    shape = modelcards.load(model)
-    part = PART_NAMES.get(inputs["part"], inputs["part"])
-    note = "; ".join(shape.notes)
-    parts = transformer.parameters(shape)
-    if part == "total":
-        counted = "all" if inputs.get("include_mtp") else counted
-        wanted = _total(shape, counted)
-        note = "; ".join([*shape.notes, *([COUNTED.get(counted, COUNTED["main"])] if counted != "main_and_vision" or "mtp" in parts else [])])
-    elif part in ("main", "text", "stored"):
-        wanted = _total(shape, part)
-    elif part == "active":
-        definition = inputs.get("definition", "without_embedding")
-        wanted, note = transformer.active_parameters(shape, definition), f"definition: {definition.replace('_', ' ')}"
-    elif part == "attention":
-        wanted = parts.get("attention", 0) + parts.get("indexer", 0) + parts.get("recurrent", 0)
-    elif part in ("embedding", "head", "indexer", "recurrent", "dense_mlp", "router", "shared_experts", "experts", "norm", "mtp", "vision"):
-        wanted = parts.get(part, 0)
-    else:
-        allowed = (
-            "total, main, text, stored, active, embedding, attention, experts, shared_experts, vision, mtp, head, router, norm, dense_mlp, indexer"
-        )
-        raise InputError("part", inputs["part"], f"must be one of {allowed}, recurrent")
-    return exact("parameters", float(wanted), "count", basis=part, note=note, **_counted(shape))
-
-
-def _checkpoint_bytes(inputs: dict) -> Answer:
-    model, counted = _variant(inputs["model"])
-    shape = modelcards.load(model)
-    chosen = inputs.get("weight_format")
-    parts = transformer.checkpoint_bytes(shape, formats_of(inputs, shape))
-    if counted == "text":
-        parts.pop("vision", None)
-    released = chosen is None or str(chosen).lower() in AS_RELEASED
-    return exact(
-        "checkpoint_bytes",
-        sum(parts.values()),
-        "B",
-        basis="tensors, as released" if released else f"tensors, {chosen}",
-        note="; ".join(["file headers not counted (5e-8 to 2e-5 of a repository)", *shape.notes]),
-        **_counted(shape),
-    )
 
 
 def _kv_bytes(inputs: dict) -> Answer:
@@ -311,32 +228,12 @@ ON_SYSTEM = {
 }
 
 
-def _opened(answer):
+def opened(answer):
+    """Return the answer function with `formats` opened into weight_format and kv_format first."""
     return lambda inputs: answer(_shared(inputs))
 
 
 QUESTIONS = (
-    Question(
-        "parameters",
-        "parameters of a model",
-        "count",
-        "planner.models.transformer.parameters",
-        {
-            "model": MODEL,
-            "part": Input("total, active, embedding, attention, experts, shared_experts, vision, mtp, ...", default="total"),
-            "definition": Input("of active: without_embedding, with_embeddings or without_head"),
-            "include_mtp": Input("whether total holds the MTP module", default=False),
-        },
-        _parameters,
-    ),
-    Question(
-        "checkpoint_bytes",
-        "bytes of a checkpoint's tensors",
-        "B",
-        "planner.models.transformer.checkpoint_bytes",
-        {"model": MODEL, "weight_format": FORMATS["weight_format"], "formats": FORMATS["formats"]},
-        _opened(_checkpoint_bytes),
-    ),
     Question(
         "kv_bytes",
         "KV cache of sequences",
@@ -353,7 +250,7 @@ QUESTIONS = (
             "indexer": Input("count the sparse indexer's keys", default=True),
             "formats": FORMATS["formats"],
         },
-        _opened(_kv_bytes),
+        opened(_kv_bytes),
     ),
     Question(
         "weights_bytes_per_gpu",
@@ -367,7 +264,7 @@ QUESTIONS = (
             "layout": ON_SYSTEM["layout"],
             "mtp": Input("load the MTP module", default=False),
         },
-        _opened(_weights_bytes_per_gpu),
+        opened(_weights_bytes_per_gpu),
     ),
     Question(
         "max_sequences",
@@ -379,7 +276,7 @@ QUESTIONS = (
             "context_tokens": Input("of each sequence", "tokens", required=True),
             "allocator": Input("window_capped or uniform_pages", default="window_capped"),
         },
-        _opened(_max_sequences),
+        opened(_max_sequences),
     ),
     Question(
         "smallest_fit",
@@ -392,7 +289,7 @@ QUESTIONS = (
             "sequences": Input("how many", "count", default=0),
             "reserve_bytes": Input("a GPU besides", "B"),
         },
-        _opened(_smallest_fit),
+        opened(_smallest_fit),
     ),
     Question(
         "kv_pool_bytes",
@@ -400,6 +297,6 @@ QUESTIONS = (
         "B",
         "planner.models.residency.kv_pool_bytes",
         {**ON_SYSTEM, "max_context": Input("longest sequence; does not change the pool", "tokens")},
-        _opened(_kv_pool),
+        opened(_kv_pool),
     ),
 )
