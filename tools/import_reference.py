@@ -1,7 +1,8 @@
 """Write the fact tables of data/ from a folder of collected reference tables: every row survives, in closed words and with keys.
 
-Run as `python tools/import_reference.py FOLDER`. Values stay digit for digit in the source's own unit; printed ranges fill low and
-high; "about" and ">" go to `qualifier`; unpublished values are empty, grade X. Rows of tools/assumptions.csv join as grade P.
+Run as `python tools/import_reference.py FOLDER`. Values stay digit for digit in the source's own unit; a printed range fills low and
+high and leaves the value empty; "about" and ">" go to `qualifier`; unpublished values are empty, grade X. Rows of
+tools/assumptions.csv join as they are. The rules stand in import_rules.py.
 """
 
 from __future__ import annotations
@@ -13,26 +14,23 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+import import_rules as rules  # noqa: E402
+
 DATA = ROOT / "data"
 COLUMNS = ["id", "subject", "quantity", "value", "low", "high", "qualifier", "text", "unit", "basis", "profile", "grade", "source",
            "locator", "as_of", "chosen", "note"]
 COPIED = ("prices.csv", "storage_prices.csv", "power_and_price_estimates.csv", "reliability.csv", "checkpoint_rl.csv",
           "mlperf_results.csv", "mlperf_systems.csv", "mlperf_latency.csv", "mlperf_constraints.csv", "vllm_memory_measured.csv",
           "model_sizes.csv")
-MERGED = {"scale_up_per_gpu": "nvlink_bandwidth_per_gpu", "scale_out_per_gpu": "scale_out_bandwidth_per_gpu",
-          "fp4_dense": "nvfp4_dense", "bf16_fp16_dense": "bf16_dense"}
-AMBIGUOUS = {"gb-nvl72", "nvl72", "vr-or-gb300-nvl72", "all-nvidia", "vr-nvl144-2025", "vr200-2025", "vr300-2025", "vr-nvl144-cpx"}
-NEVER = {"H0118", "H0119", "H0120", "H0287", "H0109", "H0331", "H0414", "H0015", "H0016"}
-LOWER_GRADE = "treat as grade F at best"
-PRESS_AS_A = {"H0072", "H0073", "H0407", "H0408", "H0409", "H0410"}
-UNIT_WORDS = {
-    "F": "degF", "billion": "billion", "million": "million", "tokens": "tokens", "years": "years", "weeks": "weeks", "min": "min",
-    "bytes": "B", "x": "ratio", "fraction": "fraction", "L/min per kW": "L/min/kW", "L/min for 100 kW": "L/min", "h/yr": "h/year",
-    "V DC": "V", "VAC": "V", "USD per rack": "USD", "GB/s per GPU": "GB/s", "TiB per AZ": "TiB", "USD/GB": "USD/GB", "lb": "lb",
-    "kJ/kg K": "kJ/kg/K", "kg/m3": "kg/m3", "pJ/bit": "pJ/bit", "ns/m": "ns/m", "W/GB": "W/GB", "MUSD/MW-yr": "MUSD/MW-year",
-    "USD/MW-day": "USD/MW-day", "failures/day": "1/day", "TOPS": "TOPS", "MUSD/yr": "MUSD/year", "Mgal/MW-yr": "Mgal/MW-year",
-    "queries/s": "queries/s", "MB/s per W": "MB/s/W", "MEUR": "MEUR", "JPY": "JPY", "million IOPS": "million", "IOPS": "count",
-    "Gpps": "Gpps", "U": "U", "": "1"}
+OWN_SOURCES = (
+    ("planner", "This project's own assumption", "", "Planner", "2026-11-30"),
+    ("reference-notes", "Notes kept with the collected tables: driver-reported memory sizes", "", "Planner", "2026-11-30"),
+    ("mlperf-systems", "MLPerf Inference v5.1, v6.0 and v6.1: system descriptions of submitters", "https://github.com/mlcommons", "MLCommons",
+     "2026-09"),
+    ("inferencex-estimates", "InferenceX power and price constants by table date", "https://github.com/SemiAnalysisAI/InferenceX-app",
+     "SemiAnalysis", "2026-09"))
 
 
 def rows(path: Path) -> list[dict]:
@@ -43,86 +41,87 @@ def rows(path: Path) -> list[dict]:
 
 def units_known() -> set[str]:
     """Return the table units that planner.units knows."""
-    sys.path.insert(0, str(ROOT))
     from planner.units import UNITS
 
     return set(UNITS)
 
 
-def unit_of(printed: str, known: set[str]) -> str:
+def unit_of(quantity: str, printed: str, known: set[str]) -> str:
     """Return the closed unit for a printed one; a noun that is counted becomes `count`, a percent of something `%`."""
-    if printed in UNIT_WORDS:
-        return UNIT_WORDS[printed]
+    if quantity in rules.UNITS_BY_QUANTITY:
+        return rules.UNITS_BY_QUANTITY[quantity]
+    if printed in rules.UNITS:
+        return rules.UNITS[printed]
     if printed in known:
         return printed
-    if printed.startswith("%"):
-        return "%"
-    if printed.startswith("x ") or printed.endswith(("GPUs", "cables", "switches", "links")):
-        return "ratio" if printed in ("x lower", "x fewer", "x steady state") else "count"
-    return "count"
+    return "%" if printed.startswith("%") else "count"
 
 
 def value_of(printed: str) -> dict:
-    """Split a printed value into value, low, high, qualifier and text."""
+    """Split a printed value into value, low, high, qualifier and text, digit for digit."""
     plain = printed.strip()
-    try:
-        float(plain)
+    if re.fullmatch(r"-?[\d.]+(e-?\d+)?", plain):
         return {"value": plain}
-    except ValueError:
-        pass
     if re.search(r"not (published|disclosed)", plain):
         return {"unpublished": True}
     found = re.fullmatch(r"([\d.]+)-([\d.]+)", plain)
     if found and float(found[1]) <= float(found[2]):
-        middle = (float(found[1]) + float(found[2])) / 2
-        return {"value": f"{middle:.10g}", "low": found[1], "high": found[2], "qualifier": "range"}
-    for pattern, word in ((r"~([\d.]+)", "about"), (r">=?([\d.]+)", "at least"), (r"([\d.]+)\+", "at least")):
+        return {"low": found[1], "high": found[2], "qualifier": "range"}
+    for pattern, word in ((r"~([\d.]+)", "about"), (r">=([\d.]+)", "at least"), (r">([\d.]+)", "more than"), (r"([\d.]+)\+", "at least")):
         found = re.fullmatch(pattern, plain)
         if found:
             return {"value": found[1], "qualifier": word}
     return {"text": plain}
 
 
-def basis_of(quantity: str, unit: str, printed: str) -> str:
+def basis_of(row: dict, quantity: str, unit: str) -> str:
     """Return the closed basis of a claim from its quantity, unit and printed basis."""
-    words = printed.lower()
+    if row["id"] in rules.BASIS_BY_ID:
+        return rules.BASIS_BY_ID[row["id"]]
+    words, printed = row["basis"].lower(), row["quantity"]
+    if printed in ("tdp_default", "tgp_as_tested"):
+        return {"tdp_default": "fallback", "tgp_as_tested": "as_tested"}[printed]
     if "hbm_capacity" in quantity:
         return "driver" if unit == "MiB" else "label"
-    if "dense" in quantity:
-        return "dense"
-    if "sparse" in quantity or quantity.startswith("nvfp4_inference"):
+    if "hbm_bandwidth" in quantity and unit != "fraction":
+        return "peak"
+    if "dense" in quantity or "sparse" in quantity:
+        return "dense" if "dense" in quantity else "sparse"
+    if quantity.startswith("nvfp4_inference") and unit != "ratio":
         return "sparse"
-    if any(k in quantity for k in ("nvlink", "scale_out", "scale_up", "pcie", "c2c")) and unit.endswith("/s"):
-        if "bidirectional" in words or "both" in words or "total" in words:
+    if any(k in quantity for k in rules.LINKS) and unit.endswith("/s"):
+        if "per direction" in words and not words.startswith("bidirectional"):
+            return "one_direction"
+        if any(w in words for w in ("bidirectional", "both", "total")):
             return "both_directions"
-        return "one_direction"
-    if unit in ("W", "kW", "MW"):
-        if "rack" in quantity:
-            return "rack"
-        if "system" in quantity or "node" in quantity or "server" in quantity:
-            return "system"
-        if "facility" in words or "all_in" in quantity or "utility" in words:
-            return "facility"
-        return "device"
-    if unit in ("USD", "USD/kWh", "MUSD/MW"):
+        return "one_direction" if unit.endswith("b/s") else "as_printed"  # line rates are per direction
+    if unit in ("W", "kW", "MW", "GW"):
+        return next((b for k, b in rules.WATTS.items() if k in quantity), "device")
+    if unit.startswith(("USD", "MUSD/MW", "JPY")) or unit == "MEUR":
         return "price"
+    if "tokens_per" in quantity and unit == "tok/s/MW":
+        return "undisclosed"
+    if quantity.startswith(("mean_output", "max_output", "mean_input")):
+        return "output" if "output" in quantity else "input"
     return "as_printed"
 
 
-def profile_of(subject: str, quantity: str, value: str, printed: str) -> str:
-    """Return the named profile of a Vera Rubin claim: the columns of one profile are carried together."""
-    if subject not in ("rubin-gpu", "vr-nvl72"):
+def profile_of(row: dict, quantity: str) -> str:
+    """Return the named profile of a claim: the columns of one Vera Rubin profile are carried together, others hold conditions apart."""
+    if row["id"] in rules.PROFILES:
+        return rules.PROFILES[row["id"]]
+    if row["subject"] not in ("rubin-gpu", "vr-nvl72") or quantity not in rules.COLUMNS or row["evidence_grade"] != "B":
         return ""
-    words = printed.lower()
-    if "maxlps" in words or (quantity == "rack_power" and "max-q" in words) or (quantity == "tdp" and "max-q" in words):
+    if "maxlps" in row["basis"].lower():
         return "maxlps"
-    if ("up to" in words and "bandwidth" in quantity) or value == "3.6" or (quantity in ("rack_power", "tdp") and "max-p" in words):
-        return "upto"
-    if quantity == "nvlink_bandwidth_per_rack" and value == "260":
-        return "upto"
-    if quantity == "tgp_as_tested":
-        return "upto"
-    return ""
+    return "upto" if "hbm" in quantity or "nvlink" in quantity else ""
+
+
+def locator_of(row: dict) -> str:
+    """Return the place that the source's own title or the printed basis names; empty where neither does."""
+    found = [m.group(0) for p in rules.LOCATORS for m in p.finditer(row["source_title"])][:2]
+    item = rules.ITEM_LOCATOR.search(row["basis"])
+    return ", ".join(found + ([item.group(0)] if item else []))
 
 
 def source_key(row: dict, taken: dict) -> str:
@@ -137,40 +136,65 @@ def source_key(row: dict, taken: dict) -> str:
 
 def claim(row: dict, known: set[str], sources: dict) -> dict:
     """Return one claim row in the house's columns."""
-    parts = value_of(row["value"])
-    unit = unit_of(row["unit"], known)
-    quantity = MERGED.get(row["quantity"], row["quantity"])
-    grade, notes = row["evidence_grade"], [row["note"]] if row["note"] else []
-    if LOWER_GRADE in row["note"] or row["id"] in PRESS_AS_A:
+    parts, unit = value_of(row["value"]), unit_of(row["quantity"], row["unit"], known)
+    quantity = rules.MERGED_BY_SUBJECT.get((row["quantity"], row["subject"])) or rules.MERGED_BY_UNIT.get((row["quantity"], unit))
+    quantity = quantity or rules.MERGED.get(row["quantity"], row["quantity"])
+    grade, notes = row["evidence_grade"], [row["note"].strip("; ")] if row["note"].strip("; ") else []
+    if rules.LOWER_GRADE in row["note"] or row["id"] in rules.PRESS_AS_A:
         grade = "F"
     if parts.pop("unpublished", False):
         grade = "X"
-    if row["basis"]:
-        notes.append(f"basis as printed: {row['basis']}")
-    if unit != row["unit"] and row["unit"]:
-        notes.append(f"unit as printed: {row['unit']}")
-    if quantity != row["quantity"]:
-        notes.append(f"quantity as printed: {row['quantity']}")
-    key = source_key(row, sources)
+    if not parts.get("qualifier") and "value" in parts:
+        parts["qualifier"] = next((w for p, w in rules.QUALIFIERS if p.search(row["basis"].lower())), "")
+    for name, printed, closed in (("basis", row["basis"], ""), ("unit", row["unit"], unit), ("quantity", row["quantity"], quantity)):
+        if printed and printed != closed:
+            notes.append(f"{name} as printed: {printed}")
     return {**dict.fromkeys(COLUMNS, ""), **parts, "id": row["id"], "subject": row["subject"], "quantity": quantity, "unit": unit,
-            "basis": basis_of(quantity, unit, row["basis"]), "grade": grade,
-            "profile": profile_of(row["subject"], quantity, row["value"], row["basis"]),
-            "source": key, "as_of": row["date"], "note": "; ".join(notes)}
+            "basis": basis_of(row, quantity, unit), "grade": grade, "profile": profile_of(row, quantity), "source": source_key(row, sources),
+            "locator": locator_of(row), "as_of": "" if row["date"] == "undated" else row["date"], "note": "; ".join(notes)}
+
+
+def never(row: dict) -> str:
+    """Return why a claim is never chosen, empty where it may be."""
+    if row["grade"] == "P":
+        return ""
+    if rules.AMBIGUOUS.fullmatch(row["subject"]):
+        return "its subject stands for several systems"
+    if rules.SUPERSEDED.fullmatch(row["subject"]):
+        return "superseded roadmap"
+    if row["id"] in rules.NEVER:
+        return rules.NEVER[row["id"]]
+    found = rules.DOUBTED.search(row["note"])
+    return f"its own note says so ({found.group(0).strip('; ')})" if found else ""
 
 
 def choose(claims: list[dict], pinned: set[str]) -> None:
-    """Mark one claim per (subject, quantity, basis, profile): the one the catalogue names, else best grade, newest, lowest id."""
+    """Mark one claim per (subject, quantity, basis, profile) and say why; say of the others why they never are.
+
+    The catalogue's own row first; else a number before words before "unpublished", then best grade, newest, first in the table.
+    """
     groups: dict[tuple, list[dict]] = {}
     for row in claims:
-        if row["value"] and row["subject"] not in AMBIGUOUS and row["id"] not in NEVER and row["grade"] != "X":
+        why = never(row)
+        if why:
+            row["note"] = "; ".join(n for n in (row["note"], f"never chosen: {why}") if n)
+        else:
             groups.setdefault((row["subject"], row["quantity"], row["basis"], row["profile"]), []).append(row)
     for group in groups.values():
         ours = [r for r in group if r["id"] in pinned]
         newest = sorted(group, key=lambda r: r["as_of"], reverse=True)
-        best = ours[0] if ours else min(newest, key=lambda r: "ABCDEFP".index(r["grade"]))
+        best = ours[0] if ours else min(newest, key=rank)
         best["chosen"] = "1"
-        why = "the catalogue's row" if ours else f"best grade ({best['grade']}), newest"
-        best["note"] = "; ".join(n for n in (best["note"], f"chosen of {len(group)}: {why}" if len(group) > 1 else "") if n)
+        if len(group) > 1:
+            same = len({(r["value"], r["low"], r["high"], r["text"], r["unit"]) for r in group}) == 1
+            why = "all agree" if same else "the row that the catalogue names" if ours else f"best grade ({best['grade']}), then newest"
+            best["note"] = "; ".join(n for n in (best["note"], f"chosen of {len(group)}: {why}") if n)
+
+
+def rank(row: dict) -> tuple:
+    """Return the order of preference of a claim inside its group."""
+    kind = 0 if row["value"] or row["low"] else 1 if row["text"] else 2
+    return kind, "ABCDEFPX".index(row["grade"])
 
 
 def write(name: str, columns: list[str], table: list[dict]) -> None:
@@ -186,23 +210,28 @@ def main(folder: str) -> int:
     place, known, sources = Path(folder), units_known(), {}
     raw = rows(place / "claims.csv") + rows(place / "claims_extra.csv")
     claims = [claim(row, known, sources) for row in raw]
-    names = {key: identity for identity, key in sources.items()}
     publishers = {source_key(r, sources): (r["publisher"], r["date"]) for r in raw}
-    assumed = rows(ROOT / "tools" / "assumptions.csv")
+    assumed = sorted(rows(ROOT / "tools" / "assumptions.csv"), key=lambda r: r["id"])
     claims += [{**dict.fromkeys(COLUMNS, ""), **row} for row in assumed]
-    pinned = {r["claim"] for r in rows(DATA / "systems.csv")} | {r["claim"] for r in rows(DATA / "switches.csv")}
+    pinned = {word for name in ("systems.csv", "switches.csv") for r in rows(DATA / name) for v in r.values() for word in v.split()}
     choose(claims, pinned)
     write("claims.csv", COLUMNS, claims)
-    table = [{"source": k, "title": names[k][0], "address": names[k][1], "publisher": publishers[k][0], "date": publishers[k][1]}
-             for k in sorted(names)]
-    table += [{"source": "planner", "title": "This project's own assumption", "address": "", "publisher": "Planner", "date": "2026-11-30"},
-              {"source": "reference-notes", "title": "Notes kept with the collected tables: driver-reported memory sizes",
-               "address": "", "publisher": "Planner", "date": "2026-11-30"}]
-    write("sources.csv", ["source", "title", "address", "publisher", "date"], table)
+    header = ["source", "title", "address", "publisher", "date"]
+    table = [dict(zip(header, (k, *identity, *publishers[k]), strict=True)) for identity, k in sources.items()]
+    table = sorted(table, key=lambda r: r["source"]) + [dict(zip(header, own, strict=True)) for own in OWN_SOURCES]
+    write("sources.csv", header, table)
     for name in COPIED:
         (DATA / name).write_bytes((place / name).read_bytes().replace(b"\r\n", b"\n"))
+    seed_claims(place / "seed_claims.md")
     sys.stdout.write(f"{len(claims)} claims, {len(table)} sources, {len(COPIED)} tables copied\n")
     return 0
+
+
+def seed_claims(path: Path) -> None:
+    """Write the rows of the table of first claims as data/seed_claims.csv."""
+    lines = [ln for ln in path.read_text(encoding="utf-8").splitlines() if re.match(r"\| \d+ \|", ln)]
+    header = ["number", "claim", "grade", "verdict", "where"]
+    write("seed_claims.csv", header, [dict(zip(header, re.split(r"\s*\|\s*", ln.strip("| ")), strict=True)) for ln in lines])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from functools import cache
 from planner.errors import InputError
 from planner.facts.files import table
 
-KINDS = ("system", "model", "precision", "unit", "engine", "release", "design")
+KINDS = ("system", "model", "precision", "unit", "engine", "release", "switch")
 
 
 def _folded(text: str) -> str:
@@ -48,6 +48,11 @@ def resolve(kind: str, spelling: str) -> str:
 def resolve_system(spelling: str) -> str:
     """Return the catalogue id of a system. Raises: InputError."""
     return resolve("system", spelling)
+
+
+def resolve_switch(spelling: str) -> str:
+    """Return the catalogue id of a switch, also by its chip or its capacity. Raises: InputError."""
+    return resolve("switch", spelling)
 
 
 def resolve_model(spelling: str) -> str:

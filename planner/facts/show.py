@@ -17,11 +17,13 @@ def sources() -> dict[str, dict[str, str]]:
 
 def value_text(item: Claim) -> str:
     """Return a claim's value as printed by its source, or its text, or "not available"."""
-    if item.value is None:
+    if item.value is None and item.low is None:
         return item.text or "not available"
+    ends = f"{item.low:,.10g} to {item.high:,.10g}" if item.low is not None and item.high is not None else ""
+    if item.value is None:
+        return f"{ends} {item.unit}"
     number = f"{item.value:,.10g}" if item.value < 1e15 else f"{item.value:.6g}"
-    ends = f" ({item.low:,.10g} to {item.high:,.10g})" if item.low is not None and item.high is not None else ""
-    return f"{'' if item.qualifier in ('', 'range') else item.qualifier + ' '}{number} {item.unit}{ends}"
+    return f"{item.qualifier} {number} {item.unit}".strip() + (f" ({ends})" if ends and item.low != item.high else "")
 
 
 def lines(words: str) -> Iterator[str]:

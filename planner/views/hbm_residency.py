@@ -138,7 +138,7 @@ def tier_table(system: str) -> pd.DataFrame:
             "TB per rack": size["LPDDR"] / 1e12,
             "GB/s per GPU": rack.accelerator.c2c.bytes_per_s / 1e9,
             "Latency us": claim("P0065").value,
-            "Grade": behind["c2c_per_superchip"].grade,
+            "Grade": behind["c2c"].grade,
         },
         {"Tier": "NVMe", "TB per rack": size["NVMe"] / 1e12, "GB/s per GPU": nvme.base_value / 1e9, "Latency us": claim("P0066").value, "Grade": "P"},
     ]

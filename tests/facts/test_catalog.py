@@ -60,6 +60,7 @@ def test_claims_behind_every_field():
     behind = catalog.claims_behind(catalog.system("vr-nvl72", "upto"))
     assert behind["hbm_bytes"].grade == "P"
     assert behind["hbm_bytes"].high == pytest.approx(309.2e9)
+    assert (behind["nic"].claims, behind["nic"].low) == (("H0044",), 100e9)
     assert "gpu_watts" not in catalog.claims_behind(catalog.system("vr-nvl72", "upto", 1800))
 
 

@@ -40,8 +40,8 @@ def check_one(**changes):
     ({"quantity": "no_such"}, "quantity must be a word"), ({"basis": "no_such"}, "basis must be a word"),
     ({"grade": "Q"}, "grade must be one of"), ({"source": "nobody"}, "source must be a key"),
     ({"low": "30", "high": "40"}, "value must lie between low"), ({"value": "nan"}, "value must be a finite number"),
-    ({"value": "", "low": "1", "high": "2"}, "value must be given"), ({"grade": "X"}, "value must be empty at grade X"),
-    ({"chosen": "1"}, "chosen must mark one row")])
+    ({"value": "", "low": "1"}, "high must be given"), ({"value": "", "low": "2", "high": "1"}, "low must lie between low"),
+    ({"grade": "X"}, "value must be empty at grade X"), ({"chosen": "1"}, "chosen must mark one row"), ({"chosen": "yes"}, "chosen must be 1")])
 def test_a_bad_row_is_named(changes, line):
     with pytest.raises(InputError) as refusal:
         check_one(**changes)
@@ -62,7 +62,7 @@ def test_the_note_wins_over_the_grade():
 
 def test_printed_ranges_fill_low_and_high():
     item = evidence.claim("H0104")
-    assert (item.low, item.value, item.high) == (180, 200, 220)
+    assert (item.low, item.value, item.high, item.base_value) == (180, None, 220, 200e3)
     assert evidence.claim("H0069").qualifier == "about"
 
 
