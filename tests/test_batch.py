@@ -94,6 +94,7 @@ def test_keys_that_do_not_exist_are_refused_by_point(tmp_path):
 
 def test_too_many_points_are_refused(tmp_path):
     many = ", ".join(str(i + 1) for i in range(400))
-    path = grid(tmp_path, f'base = "rubin-vs-gb300"\n[grid]\n"workloads[0].requests_per_s" = [{many}]\n"workloads[0].output_tokens" = [{many}]\n')
+    lists = f'"workloads[0].requests_per_s" = [{many}]\n"workloads[0].output_tokens" = [{many}]\n'
+    path = grid(tmp_path, f'base = "rubin-vs-gb300"\n[grid]\n{lists}')
     with pytest.raises((InputError, InputErrors), match="at most"):
         list(batch.expand(path))

@@ -74,6 +74,7 @@ class Network:
 
     pod_leaves and pod_spines [1] of a full pod (three tiers; with two tiers the network is one pod); bundle [links] between
     one leaf and one spine. The last pod may hold fewer leaves: last_leaves and last_spines; last_planned, the leaves it will hold.
+    sized_for [1] endpoints that spines and cores were laid out for.
     """
 
     endpoints: int
@@ -90,6 +91,7 @@ class Network:
     last_leaves: int = 0
     last_spines: int = 0
     last_planned: int = 0
+    sized_for: int = 0
 
     @property
     def links_host(self) -> int:
@@ -175,7 +177,7 @@ def network(endpoints: int, radix: int, tiers: int | None = None, *, oversubscri
     leaf, planned = -(-size // down), -(-final // down)
     if chosen == 2:
         spine = _two_tier(planned, up, k)
-        return Network(size, k, 2, down, up, leaf, spine, 0, 1, leaf, spine, leaf, spine, planned)
+        return Network(size, k, 2, down, up, leaf, spine, 0, 1, leaf, spine, leaf, spine, planned, final)
     pods, planned_pods = -(-leaf // pod_leaves), -(-planned // pod_leaves)
     pod_spines = pod_spines or _two_tier(min(planned, pod_leaves), up, k // 2)
     last, planned_last = leaf - (pods - 1) * pod_leaves, planned - (planned_pods - 1) * pod_leaves
@@ -187,7 +189,7 @@ def network(endpoints: int, radix: int, tiers: int | None = None, *, oversubscri
         last_planned = pod_leaves if planned_pods > pods else planned_last
     core = _evenly(planned_pods - 1, pod_leaves * up, planned_last * up, k)
     return Network(size, k, 3, down, up, leaf, (pods - 1) * pod_spines + last_spines, core, pods, min(planned, pod_leaves), pod_spines,
-                   last, last_spines, last_planned)
+                   last, last_spines, last_planned, final)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ def growth(made: Design) -> Growth:
     net = made.net
     per_gpu = made.rails_per_gpu * made.ports_per_plane
     most, ends = _without_moving(net)
+    if net.sized_for > most:  # a last, smaller pod was laid out with the rest
+        most, ends = net.sized_for, f"spines and cores were laid out for {net.sized_for:,} endpoints: more need links moved"
     most = max(most, net.endpoints)
     ceiling = {1: net.down, 2: net.radix * net.down, 3: net.radix * (net.radix // 2) * net.down}[net.tiers]
     gpus = most * made.rails // per_gpu
