@@ -11,7 +11,7 @@ FLOORS = [
     {"sensitivity", "timeline", "views", "questions"}, {"panels", "report"}, {"batch"}, {"cli"},
 ]
 MODEL_RUNGS = [
-    {"roofline", "collectives", "interconnect", "power", "cooling", "reliability", "stragglers", "storage", "cost", "queueing"},
+    {"roofline", "collectives", "expert_parallel", "interconnect", "power", "cooling", "reliability", "stragglers", "storage", "cost", "queueing"},
     {"transformer"}, {"residency", "fabric"}, {"serving", "training"}, {"rl"},
 ]
 MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p.stat().st_size)

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from scipy.optimize import least_squares
 
+from planner.calibration import expert_parallel
 from planner.calibration.table import Constant, constant
 from planner.facts.files import table
 from planner.models import collectives as model
 
 SOURCE = "data/collectives.csv"
+LOW, HIGH = 0.07, 0.93  # of the left-out errors: few systems, so that an interval of eight in ten takes quantiles beyond 0.1 and 0.9
 # constants that the collective library itself publishes: inputs, not fitted
-NETWORK_LATENCY, RING_LATENCY, RAIL_FRACTION, LOW_LATENCY = 20.9e-6, 8.4e-6, 0.984, 60e-6
-REDUCE = ("in_switch_fraction", "ramp_seconds", "ramp_power", "ring_fraction", "network_fraction", "latency_seconds", "blend")
+NETWORK_LATENCY, RING_LATENCY, RAIL_FRACTION = 20.9e-6, 8.4e-6, 0.984
+REDUCE = ("in_switch_fraction", "ramp_seconds", "ramp_power", "ring_fraction", "network_fraction", "latency_seconds", "blend",
+          "one_step_latency_seconds")
 REDUCE_START = (0.7, 4e-6, 0.8, 0.82, 0.9, 27e-6, 3.0)
-EXPERT = ("nic_fraction", "nvlink_fraction", "full_units", "api_factor", "narrow_factor")
-EXPERT_START = (0.9, 0.8, 2.0, 1.3, 1.1)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One measured run: system, ranks [1], size [B], seconds [s], and for expert kernels how they ran."""
+    """One measured run: system, ranks [1], size [B], seconds [s]."""
 
     system: str
     ranks: int
     size: float
     seconds: float
-    low_latency: bool = False
-    narrow: bool = False
-    through_api: bool = False
-    units: int = 0
 
 
 def _systems() -> dict[str, dict[str, str]]:
@@ -56,36 +53,6 @@ def reduce_runs() -> tuple[Run, ...]:
     return tuple(found)
 
 
-@cache
-def expert_runs() -> tuple[Run, ...]:
-    """Return the measured dispatch and combine runs: payload and time from the logical bandwidth that was printed."""
-    found = []
-    for row in table("collectives.csv"):
-        system = _systems().get(row["system"])
-        if system is None or system["kind"] != "expert":
-            continue
-        note, quick = row["note"], "low-latency" in row["system"]
-        tokens = re.search(r"(\d+)(K?) tok", note)
-        number = int(tokens[1]) * (1024 if tokens[2] else 1) if tokens else 8192 if "SM90" in row["system"] or "SM100" in row["system"] else 4096
-        number = 128 if quick else number
-        narrow = ("fp8" in row["op"] or "FP8" in note) and "combine" not in row["op"]
-        units = re.search(r"SMs=(\d+)", note)
-        size = float(model.expert_payload_bytes(number, 8, 7168, 1 if narrow else 2))
-        found.append(
-            Run(
-                row["system"],
-                int(row["ranks"]),
-                size,
-                size / (float(row["algbw"]) * 1e9),
-                quick,
-                narrow,
-                "torch API" in note,
-                int(units[1]) if units else 0,
-            )
-        )
-    return tuple(found)
-
-
 def _reduce_efficiency(x) -> model.Efficiency:
     return model.Efficiency(
         **dict(zip(REDUCE, map(float, x), strict=True)),
@@ -95,122 +62,124 @@ def _reduce_efficiency(x) -> model.Efficiency:
     )
 
 
-def _expert_efficiency(x) -> model.ExpertEfficiency:
-    return model.ExpertEfficiency(**dict(zip(EXPERT, map(float, x), strict=True)), latency_seconds=LOW_LATENCY)
+def _reduce_seconds(runs: Sequence[Run], e: model.Efficiency) -> np.ndarray:
+    """Return the model's times of runs [s], system by system in one call each."""
+    found = np.empty(len(runs))
+    for system in dict.fromkeys((r.system, r.ranks) for r in runs):
+        s, here = _systems()[system[0]], [i for i, r in enumerate(runs) if (r.system, r.ranks) == system]
+        links = float(s["nvlink_gb_s"]) * 1e9, float(s["nic_gb_s"]) * 1e9
+        found[here] = model.all_reduce_seconds(np.array([runs[i].size for i in here]), system[1], int(s["domain_ranks"]), *links, s["algorithm"],
+                                               float(s["generation_fraction"]), e)
+    return found
 
 
-def _reduce_seconds(run: Run, e: model.Efficiency) -> float:
-    s = _systems()[run.system]
-    return float(
-        model.all_reduce_seconds(
-            run.size,
-            run.ranks,
-            int(s["domain_ranks"]),
-            float(s["nvlink_gb_s"]) * 1e9,
-            float(s["nic_gb_s"]) * 1e9,
-            s["algorithm"],
-            float(s["generation_fraction"]),
-            e,
-        )
-    )
+def _hop_seconds() -> float:
+    """Return the measured time of 64 bytes over NVLink [s]: what one step of a small exchange must cost at least about."""
+    return next(float(r["latency_us"]) for r in table("collectives.csv") if r["op"] == "p2p_64B" and r["system"].startswith("NVLink")) * 1e-6
 
 
-def _expert_seconds(run: Run, e: model.ExpertEfficiency) -> float:
-    s = _systems()[run.system]
-    domain = int(s["domain_ranks"])
-    local = domain / run.ranks if s["counts_local"] == "1" and run.ranks > domain else 0.0
-    return float(
-        model.expert_exchange_seconds(
-            run.size,
-            run.ranks,
-            domain,
-            float(s["nvlink_gb_s"]) * 1e9,
-            float(s["nic_gb_s"]) * 1e9,
-            e,
-            low_latency=run.low_latency,
-            narrow=run.narrow,
-            through_api=run.through_api,
-            units=run.units,
-            local_fraction=local,
-        )
-    )
+@dataclass(frozen=True)
+class Kind:
+    """One kind of exchange: its runs, constants with starting values, the weight that pulls each to its start, and the model."""
+
+    runs: Callable
+    names: tuple[str, ...]
+    start: Callable
+    pull: tuple[float, ...]
+    build: Callable
+    predict: Callable
 
 
-def _fit(runs, names, start, build, predict) -> np.ndarray:
-    weights = {s: 1 / np.sqrt(sum(r.system == s for r in runs)) for s in {r.system for r in runs}}
+KINDS = {
+    "all_reduce": Kind(reduce_runs, REDUCE, lambda: (*REDUCE_START, _hop_seconds()), (*[0.0] * len(REDUCE_START), 1.0), _reduce_efficiency,
+                       _reduce_seconds),
+    "expert": Kind(expert_parallel.runs, expert_parallel.NAMES, expert_parallel.start, (expert_parallel.PRIOR,) * len(expert_parallel.NAMES),
+                   expert_parallel.build, expert_parallel.seconds),
+}
+
+
+def _fit(kind: Kind, without: str = "") -> np.ndarray:
+    runs = [r for r in kind.runs() if r.system != without]
+    of = [r.system for r in runs]
+    weights, measured = np.array([of.count(s) for s in of]) ** -0.5, np.array([r.seconds for r in runs])
+    start, pull = np.log(kind.start()), np.array(kind.pull)
 
     def residuals(x):
-        e = build(np.exp(x))
-        return [weights[r.system] * np.clip(np.log(predict(r, e) / r.seconds), -1, 1) for r in runs]
+        e = kind.build(np.exp(x))
+        return np.concatenate([weights * np.clip(np.log(kind.predict(runs, e) / measured), -1, 1), pull * (x - start)])
 
-    return np.exp(least_squares(residuals, np.log(start), loss="soft_l1", f_scale=0.05).x)
+    tenfold = np.log(10.0)
+    return np.exp(least_squares(residuals, start, bounds=(start - tenfold, start + tenfold), loss="soft_l1", f_scale=0.05).x)
 
 
-_KINDS = {
-    "all_reduce": (reduce_runs, REDUCE, REDUCE_START, _reduce_efficiency, _reduce_seconds),
-    "expert": (expert_runs, EXPERT, EXPERT_START, _expert_efficiency, _expert_seconds),
-}
+@cache
+def _fits(kind: str) -> dict[str, np.ndarray]:
+    """Return the constants fitted without each system in turn."""
+    return {s: _fit(KINDS[kind], s) for s in dict.fromkeys(r.system for r in KINDS[kind].runs())}
 
 
 @cache
 def left_out(kind: str) -> dict[str, tuple[float, ...]]:
     """Return per system the errors (predicted over measured time - 1) of constants fitted without it. kind: all_reduce or expert."""
-    runs, names, start, build, predict = _KINDS[kind]
-    found = {}
-    for system in dict.fromkeys(r.system for r in runs()):
-        e = build(_fit([r for r in runs() if r.system != system], names, start, build, predict))
-        found[system] = tuple(predict(r, e) / r.seconds - 1 for r in runs() if r.system == system)
+    of, found = KINDS[kind], {}
+    for system, x in _fits(kind).items():
+        runs = [r for r in of.runs() if r.system == system]
+        found[system] = tuple((of.predict(runs, of.build(x)) / np.array([r.seconds for r in runs]) - 1).tolist())
     return found
 
 
-def summary(kind: str) -> dict[str, float]:
-    """Return the left-out error with each system weighing the same: median and share within 20 % [1], and the interval's two factors [1]."""
-    errors = left_out(kind)
-    values = np.concatenate([np.array(e) for e in errors.values()])
+def _quantiles(errors: Mapping[str, tuple[float, ...]], shares: tuple[float, ...]) -> list[float]:
+    """Return quantiles of measured over predicted time [1], each system weighing the same."""
+    ratio = np.concatenate([1 / (1 + np.array(e)) for e in errors.values()])
     weights = np.concatenate([np.full(len(e), 1 / len(e)) for e in errors.values()]) / len(errors)
+    order = np.argsort(ratio)
+    reached = np.cumsum(weights[order])
+    return [float(ratio[order][min(np.searchsorted(reached, q), len(ratio) - 1)]) for q in shares]
 
-    def quantile(of, q):
-        order = np.argsort(of)
-        return float(of[order][min(np.searchsorted(np.cumsum(weights[order]), q), len(of) - 1)])
 
-    # measured = predicted / (1 + error): the factors between which 80 % of the systems' weight lies
-    ratio = 1 / (1 + values)
-    return {
-        "median": quantile(np.abs(values), 0.5),
-        "within_20": float(weights[np.abs(values) <= 0.2].sum()),
-        "p90": quantile(np.abs(values), 0.9),
-        "low": quantile(ratio, 0.1),
-        "high": quantile(ratio, 0.9),
-    }
+def _like(kind: str, system: str) -> dict[str, tuple[float, ...]]:
+    """Return the left-out errors of the systems that an interval for `system` is drawn from: one-step kernels, of which there are few, take all."""
+    errors = left_out(kind)
+    few = {s for s, r in _systems().items() if r["algorithm"] == "one_step"}
+    return {s: e for s, e in errors.items() if system in few or s not in few}
+
+
+def coverage(kind: str) -> float:
+    """Return the share of a left-out system's runs inside the interval that the other systems' errors give, each system weighing the same."""
+    inside = []
+    for system, own in left_out(kind).items():
+        low, high = _quantiles({s: e for s, e in _like(kind, system).items() if s != system}, (LOW, HIGH))
+        inside.append(np.mean([low <= 1 / (1 + e) <= high for e in own]))
+    return float(np.mean(inside))
+
+
+def summary(kind: str) -> dict[str, float]:
+    """Return the left-out error of all systems, each weighing the same: median, share within 20 % and p90 [1]."""
+    errors = left_out(kind)
+    values = np.abs(np.concatenate([np.array(e) for e in errors.values()]))
+    weights = np.concatenate([np.full(len(e), 1 / len(e)) for e in errors.values()]) / len(errors)
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    median, p90 = (float(values[order][np.searchsorted(reached, q)]) for q in (0.5, 0.9))
+    return {"median": median, "within_20": float(weights[values <= 0.2].sum()), "p90": p90}
 
 
 def fit() -> list[Constant]:
     """Return all constants as rows: fitted on every run, with the spread over the fits that leave one system out, and the errors left."""
     rows = []
-    for kind, (runs, names, start, build, predict) in _KINDS.items():
-        every = _fit(runs(), names, start, build, predict)
-        systems = list(dict.fromkeys(r.system for r in runs()))
-        fits = np.array([_fit([r for r in runs() if r.system != s], names, start, build, predict) for s in systems])
-        for i, name in enumerate(names):
-            unit = "s" if name.endswith("seconds") else "1"
-            rows.append(
-                Constant(
-                    name,
-                    kind,
-                    float(every[i]),
-                    float(min(fits[:, i].min(), every[i])),
-                    float(max(fits[:, i].max(), every[i])),
-                    unit,
-                    len(runs()),
-                    SOURCE,
-                    "range: fits with one system left out",
-                )
-            )
+    for kind, of in KINDS.items():
+        every, fits = _fit(of), np.array(list(_fits(kind).values()))
+        for i, name in enumerate(of.names):
+            unit = "s" if name.endswith("seconds") else "B/s" if "bytes_per_s" in name else "1"
+            low, high = (float(end([*fits[:, i], every[i]])) for end in (min, max))
+            rows.append(Constant(name, kind, float(every[i]), low, high, unit, len(of.runs()), SOURCE, "range: fits with one system left out"))
         found = summary(kind)
-        note = (
-            f"median {found['median']:.1%}, within 20 % {found['within_20']:.0%}, p90 {found['p90']:.1%}; one system left out, each weighing the same"
-        )
-        rows.append(Constant("time_factor", kind, 1.0, found["low"], found["high"], "ratio", len(runs()), SOURCE, note))
+        note = (f"median {found['median']:.1%}, within 20 % {found['within_20']:.0%}, p90 {found['p90']:.1%}, interval holds {coverage(kind):.0%}; "
+                "one system left out, each weighing the same")
+        for scope, system in ((kind, ""), ("one_step", "8x B200 symmetric memory NCCL 2.27+")):
+            if scope == kind or kind == "all_reduce":
+                low, high = _quantiles(_like(kind, system), (LOW, HIGH))
+                rows.append(Constant("time_factor", scope, 1.0, low, high, "ratio", len(of.runs()), SOURCE, note))
     return rows
 
 
@@ -218,9 +187,3 @@ def fit() -> list[Constant]:
 def reduce_efficiency() -> model.Efficiency:
     """Return the fitted constants of all-reduce from data/calibration/collectives.csv."""
     return _reduce_efficiency([constant("collectives", n, "all_reduce").value for n in REDUCE])
-
-
-@cache
-def expert_efficiency() -> model.ExpertEfficiency:
-    """Return the fitted constants of expert-parallel kernels from data/calibration/collectives.csv."""
-    return _expert_efficiency([constant("collectives", n, "expert").value for n in EXPERT])

@@ -10,7 +10,7 @@ from planner.errors import InputError
 from planner.units import count, fraction, nonnegative, positive
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "p2p")
-ALGORITHMS = ("in_switch", "ring", "tree")
+ALGORITHMS = ("in_switch", "ring", "tree", "one_step")
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Efficiency:
 
     in_switch_fraction [1] of NVLink that in-switch reduction reaches per hardware generation's own factor; ring_fraction [1] of NVLink;
     network_fraction [1] of the hierarchical bound; rail_fraction [1] of a NIC on a ring; ramp_seconds [s] per rank and ramp_power [1] of the
-    message-size ramp; latency_seconds and network_latency_seconds [s] of small messages; blend [1] between latency and bandwidth.
+    message-size ramp; latency_seconds and network_latency_seconds [s] of small messages; blend [1] between latency and bandwidth;
+    one_step_latency_seconds [s] of kernels that read every rank's memory in one step.
     """
 
     in_switch_fraction: float
@@ -32,6 +33,7 @@ class Efficiency:
     network_latency_seconds: float
     ring_latency_seconds: float
     blend: float
+    one_step_latency_seconds: float
 
     def __post_init__(self):
         for name in self.__dataclass_fields__:
@@ -112,7 +114,8 @@ def all_reduce_caps_bytes_per_s(ranks: int, domain_ranks: int, nvlink_bytes_per_
         raise InputError("ranks", n, f"must be whole domains of {d}")
     link = positive("nvlink_bytes_per_s", nvlink_bytes_per_s)
     inside = e.in_switch_fraction * fraction("generation_fraction", generation_fraction, zero=False) * bus_factor("all_reduce", n)
-    caps = {"in-rack cap": float(link * (inside if algorithm == "in_switch" else e.ring_fraction))}
+    share = {"in_switch": inside, "one_step": e.ring_fraction * 2 / n}.get(algorithm, e.ring_fraction)  # one step: every rank reads all others
+    caps = {"in-rack cap": float(link * share)}
     if n > d:
         if nic_bytes_per_s is None:
             raise InputError("nic_bytes_per_s", None, "must be given for more than one domain")
@@ -121,23 +124,34 @@ def all_reduce_caps_bytes_per_s(ranks: int, domain_ranks: int, nvlink_bytes_per_
     return caps
 
 
+def _start_seconds(algorithm: str, across: bool, e: Efficiency) -> float:
+    """Return the time of an empty all-reduce; one-step kernels stay inside a domain."""
+    if algorithm == "one_step" and across:
+        raise InputError("algorithm", algorithm, "works inside one NVLink domain: use in_switch, ring or tree")
+    inside = {"in_switch": e.latency_seconds, "one_step": e.one_step_latency_seconds}.get(algorithm, e.ring_latency_seconds)
+    return inside + (e.network_latency_seconds if across and algorithm == "in_switch" else 0.0)
+
+
 def all_reduce_seconds(message_bytes, ranks: int, domain_ranks: int, nvlink_bytes_per_s: float, nic_bytes_per_s: float | None, algorithm: str,
                        generation_fraction: float, e: Efficiency):
     """Return the time of an all-reduce: a power blend of latency and S f / [cap / (1 + (S_half / S)^p)].
 
-    S_half = ramp_seconds x NVLink x ranks of a domain x (1 + log2 domains). Parameters: message_bytes S [B], scalar or array; the rest as
-    `all_reduce_caps_bytes_per_s`. Returns: time [s], shape of message_bytes. Raises: InputError.
-    Validity: 8 to 144 ranks, 4 B to 16 GiB; past that, not validated. Error: leaving out one of 14 systems in turn, each system weighing the same:
-    median 6.2 %, 97 % within 20 %; 8-GPU messages of 64 KB to 1 MB differ by 30 % between two measured series. Source: data/collectives.csv.
+    S_half = ramp_seconds x NVLink x ranks of a domain x (1 + log2 domains), 0 for one-step kernels. Parameters: message_bytes S [B], scalar or
+    array; the rest as `all_reduce_caps_bytes_per_s`. Returns: time [s], shape of message_bytes. Raises: InputError.
+    Validity: 8 to 144 ranks, 4 B to 16 GiB; past that, not validated. Error: leaving out one of 16 systems in turn, each system weighing the same:
+    median 7.8 %, 91 % within 20 %; 8-GPU messages of 64 KB to 1 MB differ by 30 % between two measured series, one-step latencies by 40 %.
+    Source: data/collectives.csv.
     """
     caps = all_reduce_caps_bytes_per_s(ranks, domain_ranks, nvlink_bytes_per_s, nic_bytes_per_s, algorithm, generation_fraction, e)
     size, n = positive("message_bytes", message_bytes), int(ranks)
     d = min(int(domain_ranks), n)
     half = e.ramp_seconds * nvlink_bytes_per_s * d * (1 + np.log2(n // d))
-    bandwidth = min(caps.values()) / (1 + (half / size) ** e.ramp_power)
-    start = e.ring_latency_seconds if algorithm != "in_switch" else e.latency_seconds + (e.network_latency_seconds if n > d else 0.0)
+    chunked = 0.0 if algorithm == "one_step" else (half / size) ** e.ramp_power
+    bandwidth = min(caps.values()) / (1 + chunked)
+    start = _start_seconds(algorithm, n > d, e)
     moved = collective_seconds("all_reduce", size, n, bandwidth)
-    return ((moved**e.blend + start**e.blend) ** (1 / e.blend))[()]
+    most = np.maximum(moved, start)  # taken out of the powers, which a sharp blend would overflow
+    return (most * ((moved / most) ** e.blend + (start / most) ** e.blend) ** (1 / e.blend))[()]
 
 
 def limiting_resource(message_bytes: float, ranks: int, domain_ranks: int, nvlink_bytes_per_s: float, nic_bytes_per_s: float | None,
@@ -150,68 +164,7 @@ def limiting_resource(message_bytes: float, ranks: int, domain_ranks: int, nvlin
     caps = all_reduce_caps_bytes_per_s(ranks, domain_ranks, nvlink_bytes_per_s, nic_bytes_per_s, algorithm, generation_fraction, e)
     total = float(all_reduce_seconds(message_bytes, ranks, domain_ranks, nvlink_bytes_per_s, nic_bytes_per_s, algorithm, generation_fraction, e))
     ideal = float(collective_seconds("all_reduce", message_bytes, ranks, min(caps.values())))
-    start = e.latency_seconds if algorithm == "in_switch" else e.ring_latency_seconds
+    start = _start_seconds(algorithm, ranks > domain_ranks, e)
     if start > 0.5 * total:
         return "latency"
     return min(caps, key=caps.get) if ideal > 0.6 * total else "message size (software)"
-
-
-def expert_payload_bytes(tokens, top_k, hidden, bytes_per_value):
-    """Return what one rank sends to experts: tokens x top_k x hidden x bytes.
-
-    Parameters: tokens [token] of one rank; top_k [1]; hidden [1]; bytes_per_value [B]. Returns: bytes [B], broadcast shape. Raises: InputError.
-    Validity: no copies saved inside a domain. Error: exact by count; scales of FP8 not counted (3 %). Source: definition.
-    """
-    values = [positive(n, v) for n, v in (("tokens", tokens), ("top_k", top_k), ("hidden", hidden), ("bytes_per_value", bytes_per_value))]
-    return (values[0] * values[1] * values[2] * values[3])[()]
-
-
-def real_nic_bytes_per_s(reported_bytes_per_s, domains):
-    """Return what crosses the NICs of a benchmark that counts tokens kept in the own domain: reported x (1 - 1/N).
-
-    Parameters: reported_bytes_per_s [B/s]; domains N [1]. Returns: bandwidth [B/s], broadcast shape. Raises: InputError.
-    Validity: experts evenly spread over domains. Error: exact for that spread. Source: counting.
-    """
-    return (positive("reported_bytes_per_s", reported_bytes_per_s) * (1 - 1 / count("domains", domains, 2)))[()]
-
-
-@dataclass(frozen=True)
-class ExpertEfficiency:
-    """The effective constants of expert-parallel kernels, fitted: nic_fraction and nvlink_fraction [1] of line rate; full_units [1] of
-    processors that fill a link; api_factor [1] of a framework call over the kernel alone; narrow_factor [1] of FP8 over BF16;
-    latency_seconds [s] of low-latency kernels.
-    """
-
-    nic_fraction: float
-    nvlink_fraction: float
-    full_units: float
-    api_factor: float
-    narrow_factor: float
-    latency_seconds: float
-
-    def __post_init__(self):
-        for name in self.__dataclass_fields__:
-            positive(f"efficiency.{name}", getattr(self, name))
-
-
-def expert_exchange_seconds(payload_bytes, ep: int, domain_ranks: int, nvlink_bytes_per_s: float, nic_bytes_per_s: float | None,
-                            e: ExpertEfficiency, *, low_latency: bool, narrow: bool, through_api: bool, units: int = 0, local_fraction: float = 0.0):
-    """Return the time of a dispatch or combine: payload x (1 - local) / line, times the kernel's factors, plus a latency for small batches.
-
-    Inside one domain the line is NVLink, across domains the NIC. Parameters: payload_bytes [B] of one rank, scalar or array; ep [1]; domain_ranks
-    [1]; nvlink_bytes_per_s and nic_bytes_per_s [B/s] one direction; e; low_latency, narrow (FP8), through_api [flags of the kernel that ran];
-    units [1] of processors it was given, 0 = enough; local_fraction [1] of the payload that stays in the own domain and is not on the NIC.
-    Returns: time [s], shape of payload_bytes. Raises: InputError. Validity: EP 4 to 64; past that, not validated.
-    Error: leaving out one of 10 systems in turn, each weighing the same: median 11.5 % (8 % was aimed at), 89 % within 20 %; kernels given few
-    processors on RDMA are missed by up to a factor 2. Source: data/collectives.csv.
-    """
-    payload, n = positive("payload_bytes", payload_bytes), int(count("ep", ep, 2))
-    d = int(count("ranks_per_domain", domain_ranks))
-    across = n > d
-    if across and nic_bytes_per_s is None:
-        raise InputError("nic_bytes_per_s", None, "must be given for more than one domain")
-    line = (nic_bytes_per_s * e.nic_fraction) if across else positive("nvlink_bytes_per_s", nvlink_bytes_per_s) * e.nvlink_fraction
-    time = payload * ((1 - fraction("local_fraction", local_fraction)) if across else 1.0) / line
-    if units:
-        time = time * (1 + ((1.0 if across else 4.0) * e.full_units / units) ** 1.5)
-    return (time * (e.narrow_factor if narrow else 1.0) * (e.api_factor if through_api else 1.0) + (e.latency_seconds if low_latency else 0.0))[()]

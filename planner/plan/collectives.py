@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.calibration import collectives as calibrated
+from planner.calibration import expert_parallel as expert_calibrated
 from planner.calibration.table import constant
 from planner.errors import InputError
 from planner.facts import catalog
 from planner.facts.files import table
 from planner.facts.formats import number_format
 from planner.models import collectives as model
+from planner.models import expert_parallel as expert
 from planner.plan.answer import Answer
 from planner.plan.inputs import number
 
 GENERATION_FRACTION = {"hopper": "nvlsEfficiency Hopper", "blackwell": "nvlsEfficiency Blackwell"}
 MOST_RANKS = {"all_reduce": 144, "expert": 64}
+SMALL_BATCH = 512  # tokens a rank up to which engines take the low-latency kernels
 P2P_FRACTION = 770 / 900  # data/collectives.csv, nvbandwidth on GB200
 
 
@@ -30,7 +33,8 @@ class Wires:
     generation: float
     algorithm: str
     fitted: bool
-    counts_local: bool = True
+    kernel: str = ""
+    units: int = 0
 
 
 def _generation(name: str) -> float:
@@ -50,7 +54,8 @@ def _wires(inputs: Mapping) -> Wires:
             float(row["generation_fraction"] or _generation("hopper")),
             row["algorithm"] or "in_switch",
             True,
-            row["counts_local"] != "0",
+            row["kernel"],
+            int(row["units"] or 0),
         )
     rack = catalog.system_from(name, inputs.get("profile"), inputs.get("gpu_watts"))
     if rack.accelerator.nvlink is None:
@@ -69,7 +74,11 @@ def _wires(inputs: Mapping) -> Wires:
 
 
 def _algorithm(inputs: Mapping, wires: Wires) -> str:
-    names = {"nvls": "in_switch", "in-switch": "in_switch", "sharp": "in_switch", "nvlstree": "in_switch", "hierarchical": "in_switch"}
+    names = {
+        **dict.fromkeys(("nvls", "in-switch", "sharp", "nvlstree", "hierarchical"), "in_switch"),
+        **dict.fromkeys(("symmetric", "low_latency"), "one_step"),
+        "auto": wires.algorithm,
+    }
     chosen = str(inputs.get("algorithm") or wires.algorithm).lower()
     chosen = names.get(chosen, chosen)
     if chosen not in model.ALGORITHMS:
@@ -77,15 +86,20 @@ def _algorithm(inputs: Mapping, wires: Wires) -> str:
     return chosen
 
 
-def _widened(value: float, kind: str, ranks: int, fitted: bool) -> dict:
-    """Return low, high, how and note of a bandwidth or a time: wider and `extrapolated` where nothing was fitted."""
+def _widened(value: float, kind: str, ranks: int, fitted: bool, *, rate: bool = False) -> dict:
+    """Return low, high, how, grade and note of a time, or of a rate: wider and `extrapolated` where nothing was fitted.
+
+    The calibrated factors are measured over predicted time, so a rate takes their inverses.
+    """
     factor = constant("collectives", "time_factor", kind)
-    past = ranks > MOST_RANKS[kind]
+    most = MOST_RANKS["expert" if kind == "expert" else "all_reduce"]
+    past = ranks > most
     wide = 2.0 if past else 1.0 if fitted else 1.5
-    note = f"not validated past {MOST_RANKS[kind]} ranks: software can halve a large ring or tree" if past else ""
+    short, long = min(1.0, factor.low**wide), max(1.0, factor.high**wide) * (2.0 if past else 1.0)
+    note = f"not validated past {most} ranks: software can halve a large ring or tree" if past else ""
     return {
-        "low": value * min(1.0, factor.low**wide) / (2.0 if past else 1.0),
-        "high": value * max(1.0, factor.high**wide),
+        "low": value / long if rate else value * short,
+        "high": value / short if rate else value * long,
         "how": "modelled" if fitted and not past else "extrapolated",
         "grade": "C",
         "note": note,
@@ -99,12 +113,14 @@ def busbw(inputs: dict) -> Answer:
     size = number(inputs, "message_bytes", low=1, high=1e14)
     domain = int(number(inputs, "ranks_per_domain", low=1, high=1e6, whole=True, default=min(wires.domain, ranks)))
     if op == "all_reduce":
-        given = (size, ranks, domain, wires.nvlink, wires.nic, _algorithm(inputs, wires), wires.generation, calibrated.reduce_efficiency())
+        algorithm = _algorithm(inputs, wires)
+        given = (size, ranks, domain, wires.nvlink, wires.nic, algorithm, wires.generation, calibrated.reduce_efficiency())
         value = float(model.busbw_bytes_per_s(op, size, ranks, model.all_reduce_seconds(*given)))
-        more, limit = _widened(value, "all_reduce", ranks, wires.fitted), model.limiting_resource(*given)
+        scope = "one_step" if algorithm == "one_step" else "all_reduce"
+        more, limit = _widened(value, scope, ranks, wires.fitted, rate=True), model.limiting_resource(*given)
     else:
         value, limit = _other(op, ranks, domain, wires, size)
-        more = _widened(value, "all_reduce", ranks, False)
+        more = _widened(value, "all_reduce", ranks, False, rate=True)
         more["note"] = "; ".join(n for n in (more["note"], "only all-reduce is fitted") if n)
     return Answer(
         "busbw",
@@ -136,46 +152,47 @@ def _other(op: str, ranks: int, domain: int, wires: Wires, size: float) -> tuple
     return float(model.busbw_bytes_per_s(op, size, ranks, total)), "latency" if e.ring_latency_seconds > 0.5 * total else limit
 
 
-def _exchange(inputs: dict, name: str, width: float) -> Answer:
+def _exchange(inputs: dict, name: str) -> Answer:
     wires = _wires(inputs)
     ep = int(number(inputs, "ep", low=2, high=1e6, whole=True))
-    tokens = number(inputs, "tokens_per_rank", low=1, high=1e9)
-    payload = float(model.expert_payload_bytes(tokens, number(inputs, "topk", low=1, high=1e4), number(inputs, "hidden", low=1, high=1e6), width))
+    tokens, topk = number(inputs, "tokens_per_rank", low=1, high=1e9), int(number(inputs, "topk", low=1, high=1e4, whole=True))
+    wire = number_format(inputs["format"])
+    width = expert_calibrated.FORMATS.get(wire.name, wire.bits / 8)
+    token = number(inputs, "hidden", low=1, high=1e6) * width
     domain = int(number(inputs, "ranks_per_domain", low=1, high=1e6, whole=True, default=wires.domain))
-    quick = bool(inputs.get("low_latency", tokens <= 512))
-    local = domain / ep if ep > domain and wires.counts_local else 0.0
-    seconds = float(
-        model.expert_exchange_seconds(
-            payload,
-            ep,
-            domain,
-            wires.nvlink,
-            wires.nic,
-            calibrated.expert_efficiency(),
-            low_latency=quick,
-            narrow=width < 2,
-            through_api=bool(inputs.get("through_api", False)),
-            units=int(number(inputs, "units", high=1e4, whole=True, default=0)),
-            local_fraction=local,
-        )
-    )
+    quick = inputs.get("low_latency")
+    if quick is not None and not isinstance(quick, bool):
+        raise InputError("low_latency", quick, "must be true or false")
+    kernel = wires.kernel or ("low_latency" if tokens <= SMALL_BATCH else "normal")
+    kernel = kernel if quick is None else "low_latency" if quick else "normal"
+    normal = kernel == "normal"
+    groups = int(number(inputs, "most_nodes", high=1e6, whole=True, default=4 if wires.kernel == "normal" else 0))
+    units = int(number(inputs, "units", high=1e4, whole=True, default=wires.units))
+    what = expert.Exchange(ep, domain, topk, token, groups if normal else 0, kernel, units if normal else 0)
+    kind = "combine" if name == "expert_combine" else "dispatch_fp8" if width < 2 else "dispatch_bf16"
+    seconds, limit = expert.exchange_seconds(tokens, what, wires.nvlink, wires.nic, expert_calibrated.efficiency()[kind],
+                                             inputs.get("through_api") is True)
+    seconds = float(seconds)
     more = _widened(seconds, "expert", ep, wires.fitted)
-    limit = "latency" if quick and 0.5 * seconds < calibrated.LOW_LATENCY else "NIC" if ep > domain else "NVLink"
+    if wire.name not in expert_calibrated.FORMATS:
+        more["how"], more["note"] = "extrapolated", "; ".join(n for n in (more["note"], f"no run measured {wire.name}") if n)
+    moved, crossing = tokens * token / 1e6, "NICs" if what.domains > 1 else "NVLink"
+    copies = what.copies["nic" if what.domains > 1 else "link"]
     return Answer(
         name,
         seconds * 1e6,
         "us",
-        basis=f"one {name.split('_')[1]} of {payload / 1e6:,.1f} MB a rank, EP{ep}",
-        limit=limit,
+        basis=f"one {name.split('_')[1]}, EP{ep}, {kernel.replace('_', '-')} kernels: {moved * copies:,.1f} MB of a rank cross the {crossing}",
+        limit=expert.LIMITS[int(limit)],
         **{**more, "low": more["low"] * 1e6, "high": more["high"] * 1e6},
     )
 
 
 def dispatch(inputs: dict) -> Answer:
     """Return the time of one expert dispatch [us]: inputs as the question `expert_dispatch`. Raises: InputError."""
-    return _exchange(inputs, "expert_dispatch", number_format(inputs["format"]).bits / 8)
+    return _exchange(inputs, "expert_dispatch")
 
 
 def combine(inputs: dict) -> Answer:
     """Return the time of one expert combine [us]: inputs as the question `expert_combine`. Raises: InputError."""
-    return _exchange(inputs, "expert_combine", number_format(inputs["format"]).bits / 8)
+    return _exchange(inputs, "expert_combine")
