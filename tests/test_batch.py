@@ -76,8 +76,19 @@ def test_a_second_batch_in_the_same_folder_is_kept_out(tmp_path):
             batch.run(path, out, workers=1, plan_only=True)
 
 
-@pytest.mark.parametrize("text", ["", "base = 5", 'base = "rubin-vs-gb300"', 'base = "../x"\n[grid]\na = [1]', 'base = "rubin-vs-gb300"\n[grid]\n"a" = 5',
-                                  'base = "rubin-vs-gb300"\nfoo = 1\n[grid]\n"site.pue" = [1.1]', "base = [", 'base = "no-such"\n[grid]\na = [1]'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "base = 5",
+        'base = "rubin-vs-gb300"',
+        'base = "../x"\n[grid]\na = [1]',
+        'base = "rubin-vs-gb300"\n[grid]\n"a" = 5',
+        'base = "rubin-vs-gb300"\nfoo = 1\n[grid]\n"site.pue" = [1.1]',
+        "base = [",
+        'base = "no-such"\n[grid]\na = [1]',
+    ],
+)
 def test_bad_grids_are_refused_whole(tmp_path, text, capsys):
     path = grid(tmp_path, text)
     assert main(["batch", str(path), "-o", str(tmp_path / "out")]) == 2
