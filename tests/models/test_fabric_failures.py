@@ -114,3 +114,9 @@ def test_a_rail_lost_is_carried_by_nvlink_neighbours():
 def test_parts_that_do_not_exist_are_refused(failed, words):
     with pytest.raises(InputError, match=words):
         remaining(design(32, 2, 8, planes=2), failed)
+
+
+def test_two_ports_in_one_plane_lose_one():
+    made = design(1024, 8, 512, rails=4, planes=4)
+    left = remaining(made, {"nic_port": 1})
+    assert left.gpu_even == left.gpu_adaptive == 7 / 8

@@ -26,7 +26,7 @@ _NAME = re.compile(r"rail(?P<rail>\d+)|plane(?P<plane>\d+)|r(?P<r>\d+)p(?P<p>\d+
 class Remaining:
     """Shares 0..1 of what the healthy fabric gives, all GPUs sending at once to GPUs under other leaves (and in other pods).
 
-    gpu_even [1] the worst GPU when its NICs spray evenly over the planes that are left, so that the slowest sets the pace;
+    gpu_even [1] the worst GPU when its NICs spray evenly over the ports that are left, so that the slowest sets the pace;
     gpu_adaptive [1] when they weigh the planes by what is left, ports sharing each plane fairly: the max-flow.
     all_reduce_lower and _upper [1], the slowest pair of GPUs as ring neighbours and the slowest GPU; all_to_all [1], the slowest
     GPU; mean [1] over GPUs, adaptive; over_nvlink [1], the worst domain where the GPUs of one NVLink domain share their NICs;
@@ -213,7 +213,7 @@ def remaining(made: Design, failed: Iterable[str] | Mapping[str, int], domain_gp
     domain_gpus [1], GPUs in one NVLink domain for `over_nvlink` (1: none).
     Returns: Remaining, shares [1] of the healthy fabric and GPUs touched [1].
     Raises: InputError for a part that does not exist, naming how many there are.
-    Validity: routing knows of the failure; a plane whose port or leaf is dead is left out; all GPUs send at once.
+    Validity: routing knows of the failure; a port that is dead, or whose leaf is, is left out; all GPUs send at once.
     Error: gpu_adaptive and all_to_all equal max-flow on the built graph at small sizes (tests). gpu_even follows the published
     0.4 % of a NIC for one leaf-spine link of 256 with 8 planes; adaptive weighing would lose 1/2048.
     Source: max-flow; MRC + SRv6 paper 2026 (secondary) for even spraying.
@@ -221,39 +221,31 @@ def remaining(made: Design, failed: Iterable[str] | Mapping[str, int], domain_gp
     names = worst_placed(made, failed) if isinstance(failed, Mapping) else list(failed)
     nets, dead = _parsed(made, names)
     groups = max(1, made.rails // made.rails_per_gpu)
-    kinds, many, adaptive, pair = [], [], np.ones(made.gpus), 1.0
+    adaptive, even, pair, per = np.ones(made.gpus), 1.0, 1.0, made.ports_per_plane
     for group in range(groups):
         own = [(r, p) for r in range(group * made.rails_per_gpu, (group + 1) * made.rails_per_gpu) for p in range(made.planes)]
         broken = [(g // groups, i) for g, i in dead if g % groups == group]
         here = len(range(group, made.gpus, groups))
         if not broken and not any(n in nets for n in own):
-            kinds.append(np.ones((1, len(own))))
-            many.append(np.array([here]))
             continue
-        shares = np.ones((here, len(own)))
+        shares = np.ones((here, len(own), per))  # of every NIC port
+        for g, i in broken:
+            shares[g, i // per, i % per] = 0.0
         for column, key in enumerate(own):
-            first = column * made.ports_per_plane
-            mine = [g * made.ports_per_plane + i - first for g, i in broken if first <= i < first + made.ports_per_plane]
-            if key not in nets and not mine:
-                continue
-            ports = np.ones(here * made.ports_per_plane)
-            ports[mine] = 0.0
             if key in nets:
+                ports = shares[:, column].ravel()
                 leaf = np.arange(len(ports)) // made.net.down
-                hosts = np.bincount(leaf, ports, made.net.leaf)
-                ports = ports * (0.0 if nets[key]["whole"] else leaf_shares(made.net, hosts, nets[key])[leaf])
-            shares[:, column] = ports.reshape(here, -1).mean(1)
-        rows, times = _kinds(shares)
-        kinds.append(rows)
-        many.append(times)
-        adaptive[group::groups] = shares.mean(1)
-        pair = min([pair, *(float(np.minimum(rows[i], rows[j]).mean()) for i in range(len(rows)) for j in range(i, len(rows))
+                left = np.zeros(1) if nets[key]["whole"] else leaf_shares(made.net, np.bincount(leaf, ports, made.net.leaf), nets[key])
+                shares[:, column] = (ports * left[leaf if len(left) > 1 else 0]).reshape(here, per)
+        rows, times = _kinds(shares.reshape(here, -1))
+        adaptive[group::groups] = shares.mean((1, 2))
+        live = (rows > 0).mean(1)
+        even = min(even, float((live * np.where(rows > 0, rows, 1.0).min(1)).min()))
+        by_plane = rows.reshape(len(rows), len(own), per).mean(2)
+        pair = min([pair, *(float(np.minimum(by_plane[i], by_plane[j]).mean()) for i in range(len(rows)) for j in range(i, len(rows))
                             if i != j or times[i] > 1)])
-    every = np.concatenate(kinds)
-    live = (every > 0).sum(1)
-    slowest = np.where(every > 0, every, 1.0).min(1)
     worst = float(adaptive.min())
     domain = min(made.gpus, int(count("domain_gpus", domain_gpus)))
     whole = adaptive[: made.gpus // domain * domain].reshape(-1, domain).mean(1)
-    return Remaining(float((live / every.shape[1] * slowest).min()), worst, min(pair, worst), worst, worst, float(adaptive.mean()),
+    return Remaining(even, worst, min(pair, worst), worst, worst, float(adaptive.mean()),
                      float(whole.min()), int((adaptive < 1 - 1e-12).sum()))
