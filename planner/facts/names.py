@@ -6,7 +6,8 @@ import difflib
 from functools import cache
 
 from planner.errors import InputError
-from planner.facts.files import table
+from planner.facts.files import folder, table
+from planner.units import UNITS
 
 KINDS = ("system", "model", "precision", "unit", "engine", "release", "switch")
 
@@ -16,12 +17,28 @@ def _folded(text: str) -> str:
 
 
 @cache
-def _aliases(kind: str) -> dict[str, str]:
+def shipped_models() -> dict[str, str]:
+    """Return folded name -> name (`owner/model`) of every config that ships with the planner, also without the owner."""
     found: dict[str, str] = {}
+    for path in sorted((folder("data") / "models").glob("*_config.json")):
+        if not path.name.endswith("hf_quant_config.json"):
+            full = path.name.removesuffix("_config.json").replace("--", "/", 1)
+            found[_folded(full)] = full
+            found.setdefault(_folded(full.split("/")[-1]), full)
+    return found
+
+
+@cache
+def _aliases(kind: str) -> dict[str, tuple[str, str]]:
+    """Return folded spelling -> (name, note); two names under one folded spelling are ambiguous (GBps and Gbps)."""
+    found = {k: (v, "") for k, v in shipped_models().items()} if kind == "model" else {}
     for row in table("aliases.csv"):
         if row["kind"] == kind:
-            found[_folded(row["alias"])] = row["name"]
-            found.setdefault(_folded(row["name"]), row["name"])
+            found.setdefault(_folded(row["name"]), (row["name"], ""))
+            name, _ = found.setdefault(_folded(row["alias"]), (row["name"], row["note"]))
+            if name != row["name"] and "ambiguous" not in (name, row["name"]) and kind == "unit":
+                found[_folded(row["alias"])] = ("ambiguous", f"{name} or {row['name']}: case matters")
+    found.pop("ambiguous", None)
     return found
 
 
@@ -34,13 +51,13 @@ def resolve(kind: str, spelling: str) -> str:
     if not isinstance(spelling, str) or not spelling.strip():
         raise InputError(kind, spelling, f"must be the name of a {kind}")
     names = _aliases(kind)
-    found = names.get(_folded(spelling))
+    found, note = names.get(_folded(spelling[:200]), (None, ""))
     if found == "ambiguous":
-        choices = [r["note"] for r in table("aliases.csv") if r["kind"] == kind and _folded(r["alias"]) == _folded(spelling)]
-        raise InputError(kind, spelling, f"is ambiguous: {choices[0]}")
+        raise InputError(kind, spelling, f"is ambiguous: {note}")
     if found is None:
-        near = difflib.get_close_matches(_folded(spelling), names, n=3, cutoff=0.5)
-        hint = ", ".join(dict.fromkeys(names[n] for n in near)) or ", ".join(sorted(set(names.values()) - {"ambiguous"})[:12])
+        near = difflib.get_close_matches(_folded(spelling[:200]), names, n=3, cutoff=0.5)
+        hint = ", ".join(dict.fromkeys(names[n][0] for n in near if names[n][0] != "ambiguous"))
+        hint = hint or ", ".join(sorted({n for n, _ in names.values()} - {"ambiguous"})[:12])
         raise InputError(kind, spelling, f"must be a known {kind} (nearest: {hint})")
     return found
 
@@ -56,7 +73,7 @@ def resolve_switch(spelling: str) -> str:
 
 
 def resolve_model(spelling: str) -> str:
-    """Return the catalogue name of a model. Raises: InputError."""
+    """Return the catalogue name of a model: that of its config, with or without its owner, or any printed spelling. Raises: InputError."""
     return resolve("model", spelling)
 
 
@@ -66,10 +83,14 @@ def resolve_precision(spelling: str) -> str:
 
 
 def resolve_unit(spelling: str) -> str:
-    """Return the table unit for a spelling; a key of `units.UNITS` passes as it is, case kept. Raises: InputError."""
-    from planner.units import UNITS
+    """Return the table unit for a spelling: a key of `units.UNITS` as it is, then an alias with its case, then without.
 
-    return spelling if spelling in UNITS else resolve("unit", spelling)
+    Raises: InputError for an unknown spelling, or one whose case would decide ("gbps").
+    """
+    if isinstance(spelling, str) and spelling in UNITS:
+        return spelling
+    exact = next((r["name"] for r in table("aliases.csv") if r["kind"] == "unit" and r["alias"] == spelling), None)
+    return exact or resolve("unit", spelling)
 
 
 @cache
