@@ -144,6 +144,8 @@ def _in_unit(answer: Answer, unit: str) -> tuple[float | None, ...]:
     values = (answer.value, answer.low, answer.high)
     if not unit or unit == answer.unit:
         return values
+    if answer.unit.startswith(f"{unit}/") and unit == "USD":
+        return values  # the question's name says per what: dollars of usd_per_mtok are dollars a million tokens
     try:
         from planner.facts.catalog import resolve_unit
 
