@@ -125,7 +125,9 @@ def _fabric(args) -> int:
     from planner.scenario import parse_fabric
 
     rack = system(args.system, args.profile)
-    given = parse_fabric({"nics_per_gpu": args.nics, "lanes": args.lanes, "planes": args.planes, "tiers": args.tiers})
+    given = parse_fabric({"nics_per_gpu": args.nics, "lanes": args.lanes, "planes": args.planes, "tiers": args.tiers, "rails": args.rails,
+                          "rails_per_gpu": args.rails_per_gpu, "switch": args.switch, "oversubscription": args.oversubscription,
+                          "spare_ports": args.spare_ports, "grow_to_gpus": args.grow_to})
     gpus = args.gpus if args.gpus is not None else args.racks * rack.gpus
     answers, parts = fabric_answers(rack, gpus, given, 1.0, 0)
     _say(f"{gpus:,} GPUs of {rack.label}")
@@ -133,6 +135,11 @@ def _fabric(args) -> int:
         _say(line(item))
     for part, watts in parts.items():
         _say(f"    {part:26} {watts / 1e3:,.4g} kW")
+    from planner.plan.cabling import cables
+
+    for kind in cables(choose(rack, gpus, given), rack):
+        _say(f"    {kind['layer']:10} {kind['media']:18} {kind['cables']:>12,} cables, {kind['shortest_m']:.0f} to {kind['longest_m']:.0f} m "
+             "in an assumed hall")
     if args.wiring:
         from planner.report.wiring import write_wiring
 
@@ -217,6 +224,12 @@ def parser() -> argparse.ArgumentParser:
     fabric.add_argument("--lanes", help="how a NIC is split, such as 4x200G (default: not)")
     fabric.add_argument("--planes", type=_count, help="planes (default: 1)")
     fabric.add_argument("--tiers", type=_count, help="tiers 1 to 3 (default: the fewest)")
+    fabric.add_argument("--rails", type=_count, help="rails (default: the tray's GPUs)")
+    fabric.add_argument("--rails-per-gpu", type=_count, help="rails that one GPU has NICs in (default: 1)")
+    fabric.add_argument("--switch", help="catalogue name (default: 51.2 or 102.4 Tb/s by the system's age)")
+    fabric.add_argument("--oversubscription", type=float, help="leaf down over up bandwidth (default: 1, non-blocking)")
+    fabric.add_argument("--spare-ports", type=int, help="ports left dark on every leaf (default: 0)")
+    fabric.add_argument("--grow-to", type=_count, metavar="GPUS", help="lay out spines and cores for this many GPUs")
     fabric.add_argument("--wiring", metavar="PATH", help="write every cable to a .parquet or .csv file")
     fabric.set_defaults(run=_fabric)
 

@@ -141,6 +141,12 @@ class FabricIn(_Strict):
     lanes: Annotated[str, Field(pattern=r"^[1248]x(100|200|400|800)G$")] | None = None
     planes: Annotated[int, Field(ge=1, le=64)] | None = None
     tiers: Annotated[int, Field(ge=1, le=3)] | None = None
+    rails: Annotated[int, Field(ge=1, le=64)] | None = None
+    rails_per_gpu: Annotated[int, Field(ge=1, le=16)] | None = None
+    switch: Annotated[str, Field(min_length=1, max_length=60)] | None = None
+    oversubscription: Annotated[float, Field(ge=1, le=64)] = 1.0
+    spare_ports: Annotated[int, Field(ge=0, le=1024)] = 0
+    grow_to_gpus: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
 
 
 class SiteIn(_Strict):

@@ -74,7 +74,31 @@ def residency_rows() -> list[dict]:
     return rows
 
 
-TABLES = {"plan.csv": plan_rows, "residency.csv": residency_rows}
+def fabric_rows() -> list[dict]:
+    """Return every published design at the sizes its tables print: the counts of the rule, and the largest loss of one failure of each kind."""
+    from planner.calibration.fabric import named, rules
+    from planner.errors import Infeasible, InputError
+    from planner.facts.files import table
+    from planner.models.fabric.failures import remaining
+    from planner.models.fabric.rules import rule_counts, rule_design
+
+    sizes = [(named(r["architecture"], r["table"])[0], int(r["su"])) for r in table("superpod_tables.csv")]
+    sizes += [(rule, rule.default_units) for rule in rules() if rule.default_units]
+    rows = []
+    for rule, units in sizes:
+        counts = rule_counts(rule, units)
+        names = ("nodes", "gpus", "leaf", "spine", "core", "switches", "links_host", "links_leaf_spine", "links_spine_core")
+        row = {"design": rule.design, "table": rule.table, "units": units, **{n: counts.get(n) for n in names}}
+        for kind in ("link", "spine", "leaf", "plane"):
+            try:
+                row[f"left_after_one_{kind}"] = remaining(rule_design(rule, units), {kind: 1}).gpu_even
+            except (Infeasible, InputError):
+                row[f"left_after_one_{kind}"] = None
+        rows.append(row)
+    return rows
+
+
+TABLES = {"plan.csv": plan_rows, "residency.csv": residency_rows, "fabric.csv": fabric_rows}
 
 
 def text(rows: list[dict]) -> str:

@@ -17,8 +17,9 @@ from planner.specs import Rack, Switch
 from planner.units import to_base
 
 MODULE_BYTES_PER_S = 800e9 / 8
-LARGE, SMALL = "sn6810", "sn5600"
-POWER = {LARGE: "P0083", SMALL: "P0082"}
+LARGE, SMALL = "sn6600-ld", "sn5600"  # 102.4 Tb/s with pluggable modules, and 51.2 Tb/s
+POWER_51T, POWER_102T = "P0082", "P0083"
+CO_PACKAGED = ("sn6810", "sn6800", "q3450-ld")
 
 
 @dataclass(frozen=True)
@@ -55,21 +56,29 @@ def choose(rack: Rack, gpus: int, given: FabricIn) -> Choice:
     Infeasible (fabric) past the ceiling of the tiers.
     """
     ports, speed, lanes = _ports(rack, given)
-    switch = catalog.switch(LARGE if rack.accelerator.generation == "rubin" else SMALL)
+    switch = catalog.switch(given.switch or (LARGE if rack.accelerator.generation == "rubin" else SMALL))
     radix = switch.ports.get(f"{round(speed * 8 / 1e9)}G")
     if radix is None:
         raise InputError("fabric.lanes", lanes, f"must be a speed that the switch has: {', '.join(switch.ports)}")
-    planes = given.planes or 1
-    rails = min(rack.gpus_per_tray if rack.gpus_per_tray < rack.gpus else 8, gpus)
-    made = design(gpus, ports, radix, rails=rails, planes=planes, tiers=given.tiers, port_bytes_per_s=speed)
+    planes, mine = given.planes or 1, given.rails_per_gpu or 1
+    rails = given.rails or min(rack.gpus_per_tray if rack.gpus_per_tray < rack.gpus else 8, gpus) * mine
+    made = design(gpus, ports, radix, rails=rails, rails_per_gpu=mine, planes=planes, tiers=given.tiers, oversubscribed=given.oversubscription,
+                  spare=given.spare_ports, sized_for=given.grow_to_gpus, port_bytes_per_s=speed)
     return Choice(made, switch, speed, lanes)
 
 
 def modules(choice: Choice) -> float:
-    """Return the 800G optical modules of a fabric: both ends of every link between switches and the leaf end of host links, by share of 800G."""
+    """Return the 800G optical modules of a fabric: both ends of every link, by share of 800G; switches with co-packaged optics need none."""
     counts, share = choice.made.counts, choice.port_bytes_per_s / MODULE_BYTES_PER_S
-    between = counts["links_leaf_spine"] + counts["links_spine_core"]
-    return (2 * between + 2 * counts["links_host"]) * share
+    return (counts["links_host"] if choice.switch.name in CO_PACKAGED else 2 * counts["links"]) * share
+
+
+def switch_power(switch: Switch) -> str:
+    """Return the claim that a switch's planned power rests on, by its capacity: 51.2 or 102.4 Tb/s. Raises: Infeasible for another capacity."""
+    capacity = round(switch.total_bytes_per_s * 8e-12, 1)
+    if capacity not in (51.2, 102.4):
+        raise Infeasible("facts", f"no power is known of {switch.name} ({capacity:g} Tb/s)", "choose a switch of 51.2 or 102.4 Tb/s")
+    return POWER_51T if capacity == 51.2 else POWER_102T
 
 
 def _range(item: Claim, how: str = "assumed") -> Range:
@@ -83,7 +92,7 @@ def fabric_answers(rack: Rack, gpus: int, given: FabricIn, pue: float, seed: int
     """
     choice = choose(rack, gpus, given)
     made, counts = choice.made, choice.made.counts
-    ranges = {"switch_watts": _range(claim(POWER[choice.switch.name])), "module_watts": _range(claim("P0084")),
+    ranges = {"switch_watts": _range(claim(switch_power(choice.switch))), "module_watts": _range(claim("P0084")),
               "switch_usd": _range(claim("P0080")), "link_usd": _range(claim("P0081"))}
     drawn: dict[str, Drawn] = draw(ranges, seed=seed)
     optics = modules(choice)

@@ -10,22 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import InputError
-from planner.facts.evidence import claim
-from planner.models.fabric.cables import Batch, Floor, batches
+from planner.models.fabric.cables import Batch, batches
+from planner.plan.cabling import floor_of, media, medium_of, nics_per_gpu
 from planner.plan.fabric import Choice
 from planner.specs import Rack
 
-HALL = {"racks_per_row": "P0085", "rack_pitch_m": "P0086", "row_pitch_m": "P0087", "drop_m": "P0088"}
-CLASSES = (3.0, 30.0, 100.0)
 
-
-def floor_of(rack: Rack, nics_per_gpu: int) -> Floor:
-    """Return the hall that lengths are measured in: this project's assumed rows, the rack's GPUs and trays."""
-    size = {name: claim(row).value for name, row in HALL.items()}
-    return Floor(int(size["racks_per_row"]), size["rack_pitch_m"], size["row_pitch_m"], size["drop_m"], rack.gpus, rack.gpus_per_tray, nics_per_gpu)
-
-
-def _columns(batch: Batch, rack: Rack) -> dict[str, np.ndarray | list[str]]:
+def _columns(batch: Batch, rack: Rack, choice: Choice) -> dict[str, np.ndarray | list[str]]:
     """Name both ends of a batch of cables: rack, tray, GPU, NIC and port, or switch and port."""
     number, place = len(batch), f"r{batch.rail}p{batch.plane}"
     low, high = {"host": ("", "leaf"), "leaf-spine": ("leaf", "spine"), "spine-core": ("spine", "core")}[batch.layer]
@@ -51,22 +42,21 @@ def _columns(batch: Batch, rack: Rack) -> dict[str, np.ndarray | list[str]]:
             "a_nic": batch.a["nic"],
             "a_port": batch.a["port"],
         }
-    media = np.array(["copper", "multimode", "single-mode", "long single-mode"])[np.searchsorted(CLASSES, batch.length_m)]
+    kinds = np.array([m.name for m in media(choice.switch)])[medium_of(choice.switch, batch.length_m)]
     return {
         **found,
         "b_device": np.char.add(f"{place}-{high}", batch.b["switch"].astype(str)),
         "b_port": batch.b["port"],
         "length_m": np.round(batch.length_m, 1),
-        "media": media,
+        "media": kinds,
     }
 
 
 def tables(choice: Choice, rack: Rack) -> Iterator[dict]:
     """Yield the wiring plan as column tables, one a layer and network; lengths in metres are of an assumed hall."""
-    lanes = int(choice.lanes.split("x")[0])
-    for batch in batches(choice.made, floor_of(rack, choice.made.ports_per_gpu // lanes)):
+    for batch in batches(choice.made, floor_of(rack, nics_per_gpu(choice))):
         if len(batch):
-            yield _columns(batch, rack)
+            yield _columns(batch, rack, choice)
 
 
 def write_wiring(choice: Choice, rack: Rack, path: str | Path) -> int:

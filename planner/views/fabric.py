@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from planner.errors import Infeasible, InputError
+from planner.errors import Infeasible, InputError, InputErrors
 from planner.facts.catalog import system
 from planner.facts.evidence import claim
 from planner.models.fabric.design import Design, design, max_endpoints
 from planner.models.fabric.failures import remaining
 from planner.models.fabric.growth import growth
+from planner.plan.cabling import cables
 from planner.plan.fabric import MODULE_BYTES_PER_S, choose
 from planner.scenario import parse_fabric
 from planner.specs import Rack
@@ -19,6 +20,7 @@ from planner.views.style import COLOURS, finished
 from planner.views.tables import digits
 
 PORTS, RADIX, PORT_BYTES_PER_S = 8, 512, 25e9  # two 800G NICs split into eight ports of 200G; a 102.4 Tb/s switch has 512 of them
+STATEMENTS = {"H0355": "in the design", "H0069": "per rail", "H0411": "per rail, modular", "H0374": "in two tiers of 102.4 Tb/s switches"}
 READINGS = {
     "(a) both NICs of a GPU in its one rail": (524288, 4, 1, 8),
     "(b) one NIC in each of two rails": (131072, 2, 2, 4),
@@ -66,11 +68,16 @@ def readings_table() -> pd.DataFrame:
 
 
 def derivation() -> str:
-    """Return how 131,072 comes about, computed: the ceiling of two tiers of 512-port switches, and what planes and rails change."""
+    """Return how 131,072 comes about, computed: the ceiling of two tiers, what planes and rails change, and what was said in public."""
     ceiling = max_endpoints(RADIX, 2)
     return (
         f"{RADIX} ports, two tiers: 2 x ({RADIX}/2)^2 = {ceiling:,} endpoints per plane. "
-        f"Planes add bandwidth and isolation, not endpoints; 4 rails give {4 * ceiling:,} GPUs."
+        f"Planes add bandwidth and isolation, not endpoints; 4 rails give {4 * ceiling:,} GPUs.\n"
+        "What was said in public (claim, grade): "
+        + "; ".join(
+            f"{c.qualifier} {digits(c.value)} GPUs {what} ({c.id}, {c.grade}, {c.as_of})"
+            for c, what in ((claim(i), what) for i, what in STATEMENTS.items())
+        )
     )
 
 
@@ -164,6 +171,62 @@ def failure_table(name: str, racks: int, lanes: str, planes: int) -> pd.DataFram
         except InputError:
             continue
     return pd.DataFrame(rows).set_index("One failed").rename_axis(None).round(4)
+
+
+def choices_table(name: str, racks: int) -> pd.DataFrame:
+    """Return what rails, planes and tiers change at one size: each lane split with every number of planes, the fewest tiers and one more.
+
+    Columns: tiers, switches, cables, power and capital (assumed parts), what one failed leaf or spine leaves of a GPU, and GPUs a leaf touches.
+    """
+    rack, rows = _rack(name), []
+    for lanes in ("1x800G", "2x400G", "4x200G", "8x100G"):
+        for planes in (1, 2, 4, 8, 16):
+            for more in (0, 1):
+                try:
+                    first = choose(rack, int(racks) * rack.gpus, parse_fabric({"lanes": lanes, "planes": planes})).made.net.tiers
+                    choice = choose(rack, int(racks) * rack.gpus, parse_fabric({"lanes": lanes, "planes": planes, "tiers": first + more}))
+                except (Infeasible, InputError, InputErrors):
+                    continue
+                made, cost = choice.made, _costs(choice.made, choice.port_bytes_per_s)
+                leaf = remaining(made, {"leaf": 1})
+                rows.append(
+                    {
+                        "Lanes": lanes,
+                        "Planes": planes,
+                        "Tiers": made.net.tiers,
+                        "Switches": cost["Switches"],
+                        "Cables": cost["Cables"],
+                        "MW (P)": round(cost["Fabric MW (P)"], 3),
+                        "MUSD (P)": round(cost["Capital MUSD (P)"], 1),
+                        "Left, 1 leaf": round(leaf.gpu_even, 3),
+                        "GPUs touched": leaf.gpus_touched,
+                        "Left, 1 spine": round(remaining(made, {"spine": 1}).gpu_even, 4) if made.net.spine else None,
+                    }
+                )
+    return pd.DataFrame(rows).set_index("Lanes").rename_axis(f"{rack.nic.bytes_per_s * rack.nics_per_gpu * 8e-12:.1f} Tb/s a GPU")
+
+
+def choices_takeaway(name: str, racks: int) -> str:
+    """Return the cheapest choice and the one that loses least by a leaf, in one line."""
+    table = choices_table(name, racks).reset_index(names="Lanes")
+    cheap, safe = table.loc[table["MUSD (P)"].idxmin()], table.sort_values(["Left, 1 leaf", "MUSD (P)"], ascending=[False, True]).iloc[0]
+
+    def words(row: pd.Series) -> str:
+        return (
+            f"{row['Lanes']} over {row['Planes']} planes in {row['Tiers']} tiers ({row['MUSD (P)']:,.0f} MUSD, a lost leaf costs a GPU "
+            f"{1 - row['Left, 1 leaf']:.1%})"
+        )
+
+    return f"{int(racks)} racks: cheapest {words(cheap)}; least lost {words(safe)}"
+
+
+def cables_table(name: str, racks: int, lanes: str, planes: int) -> pd.DataFrame:
+    """Return cables by layer and medium with their lengths in an assumed hall, and the 800G modules at their ends."""
+    rack = _rack(name)
+    rows = cables(choose(rack, int(racks) * rack.gpus, parse_fabric({"lanes": lanes, "planes": planes})), rack)
+    frame = pd.DataFrame(rows).rename(columns={"layer": "Layer", "media": "Media", "cables": "Cables", "shortest_m": "From m", "longest_m": "To m",
+                                               "modules": "800G modules"})
+    return frame.set_index("Layer").rename_axis(None).round(1)
 
 
 def growth_table(name: str, lanes: str, planes: int) -> pd.DataFrame:

@@ -28,7 +28,7 @@ def test_published_losses(radix, planes, failed, lost):
     assert left.gpu_even <= left.gpu_adaptive
 
 
-SHAPES = [(32, 1, 8, 2), (24, 2, 8, 2), (30, 2, 8, 2), (16, 1, 4, 3), (54, 1, 6, 3)]
+SHAPES = [(32, 1, 8, 2), (24, 2, 8, 2), (30, 2, 8, 2), (16, 1, 4, 3), (54, 1, 6, 3), (40, 1, 8, 3)]
 
 
 @pytest.mark.parametrize(("gpus", "planes", "radix", "tiers"), SHAPES)
@@ -41,18 +41,22 @@ def test_adaptive_share_is_the_max_flow_of_the_busy_fabric(gpus, planes, radix, 
         return
     names = worst_placed(made, failed)
     left = remaining(made, names)
-    shares = [fair_share(made, [n for n in names if n.startswith(f"r0p{p}") or n.endswith(f":{p}")], p) for p in range(planes)]
-    assert left.gpu_adaptive == pytest.approx(sum(shares) / planes, abs=1e-9)
+    group = made.net.down * (made.net.pod_leaves if tiers == 3 else 1)
+    firsts = [0, *(g for g in range(group, gpus, group) if "core" in failed)]  # a core touches every pod, the rest is placed at GPU 0
+    shares = [[fair_share(made, [n for n in names if n.startswith(f"r0p{p}") or n.endswith(f":{p}")], p, first) for p in range(planes)]
+              for first in firsts]
+    assert left.gpu_adaptive == pytest.approx(min(sum(s) for s in shares) / planes, abs=1e-9)
 
 
-def fair_share(made, names, plane):
-    """The equal share per live port that GPU 0's leaf (three tiers: pod) can send to the others in one plane, found by max-flow."""
+def fair_share(made, names, plane, first=0):
+    """The equal share per live port that the leaf (three tiers: pod) of GPU `first` can send to the others in one plane, by max-flow."""
     g = graph(made, [*names, *(f"r0p{p}" for p in range(made.planes) if p != plane)])
-    if not g.out_degree("gpu0"):
+    if not g.out_degree(f"gpu{first}"):
         return 0.0
     group = made.net.down * (made.net.pod_leaves if made.net.tiers == 3 else 1)
-    live = [i for i in range(min(group, made.gpus)) if g.out_degree(f"gpu{i}")]
-    far = range(group, made.gpus)
+    own = range(first, min(first + group, made.gpus))
+    live = [i for i in own if g.out_degree(f"gpu{i}")]
+    far = [i for i in range(made.gpus) if i not in own]
     share = 1.0
     while True:  # Newton's steps on the cut: exact after a few, as the flow is piecewise linear in the share
         h = g.copy()
@@ -120,3 +124,12 @@ def test_two_ports_in_one_plane_lose_one():
     made = design(1024, 8, 512, rails=4, planes=4)
     left = remaining(made, {"nic_port": 1})
     assert left.gpu_even == left.gpu_adaptive == 7 / 8
+
+
+def test_pods_of_unequal_size_touch_their_own_gpus_alone():
+    made = design(9216, 2, 128, rails=4, tiers=3)
+    assert made.net.pods == 2
+    assert made.net.last_leaves < made.net.pod_leaves
+    assert remaining(made, {}).gpu_even == 1.0
+    assert remaining(made, {"leaf": 1}).gpus_touched == made.net.down // 2
+    assert remaining(made, {"spine": 1}).gpu_even == pytest.approx(1 - 1 / made.net.pod_spines)

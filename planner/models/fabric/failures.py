@@ -123,7 +123,7 @@ def _parsed(made: Design, names: Iterable[str]) -> tuple[dict, set]:
             if part["port"] is None:
                 here[part["tier"]].add(switch)
             else:
-                here["link"].add((part["tier"], switch, _inside(name, part["port"], net.radix, "ports")))
+                here["link"].add((part["tier"], switch, _inside(name, part["port"], max(net.radix, net.down + net.up), "ports")))
     return nets, ports
 
 
@@ -178,8 +178,10 @@ def leaf_shares(net: Network, hosts: np.ndarray, down: dict) -> np.ndarray:
         top = _live_links(net, down, "top", faults)
         pod_of = top["low"] // net.pod_spines
         per_core = np.bincount(pod_of * net.core + top["high"], top["live"], net.pods * net.core).reshape(net.pods, net.core)
-        across = np.minimum(per_core, per_core.sum(0) - per_core)
-        reach = np.divide(across, per_core, out=np.zeros_like(across), where=per_core > 0)
+        wired = np.bincount(pod_of * net.core + top["high"], minlength=net.pods * net.core).reshape(net.pods, net.core)
+        most = np.minimum(per_core, wired.sum(0) - wired)  # of its links, those the other pods could fill when all was well
+        others = per_core.sum(0) - per_core
+        reach = np.divide(np.minimum(others, most), most, out=np.zeros(most.shape), where=most > 0)
         out = np.bincount(top["low"], top["live"] * reach[pod_of, top["high"]], net.spine)
         pod = np.arange(net.leaf) // net.pod_leaves
         pod_out = np.bincount(np.arange(net.spine) // net.pod_spines, np.minimum(grid.sum(0), out), net.pods)
