@@ -16,8 +16,7 @@ from planner.models import collectives as model
 
 SOURCE = "data/collectives.csv"
 LOW, HIGH = 0.07, 0.93  # of the left-out errors: few systems, so that an interval of eight in ten takes quantiles beyond 0.1 and 0.9
-# constants that the collective library itself publishes: inputs, not fitted
-NETWORK_LATENCY, RING_LATENCY, RAIL_FRACTION = 20.9e-6, 8.4e-6, 0.984
+NIC_LINE_GB_S = 50.0  # 400 Gb/s, the line rate of the Spectrum-X row below
 REDUCE = ("in_switch_fraction", "ramp_seconds", "ramp_power", "ring_fraction", "network_fraction", "latency_seconds", "blend",
           "one_step_latency_seconds")
 REDUCE_START = (0.7, 4e-6, 0.8, 0.82, 0.9, 27e-6, 3.0)
@@ -53,13 +52,19 @@ def reduce_runs() -> tuple[Run, ...]:
     return tuple(found)
 
 
+@cache
+def _given() -> dict[str, float]:
+    """Return the constants that are inputs, not fitted: the library's own latencies, and a NIC's share of line rate in a quiet all-to-all."""
+    rows = {(r["system"], r["op"]): r for r in table("collectives.csv") if r["op"] != "all_reduce"}
+    return {
+        "rail_fraction": float(rows["Spectrum-X quiet all-to-all 400G", "all_to_all"]["algbw"]) / NIC_LINE_GB_S,
+        "network_latency_seconds": float(rows["NCCL model hwLatency NET NVLSTree", "alpha_Simple"]["latency_us"]) * 1e-6,
+        "ring_latency_seconds": float(rows["NCCL model baseLatency", "base_ring_Simple"]["latency_us"]) * 1e-6,
+    }
+
+
 def _reduce_efficiency(x) -> model.Efficiency:
-    return model.Efficiency(
-        **dict(zip(REDUCE, map(float, x), strict=True)),
-        rail_fraction=RAIL_FRACTION,
-        network_latency_seconds=NETWORK_LATENCY,
-        ring_latency_seconds=RING_LATENCY,
-    )
+    return model.Efficiency(**dict(zip(REDUCE, map(float, x), strict=True)), **_given())
 
 
 def _reduce_seconds(runs: Sequence[Run], e: model.Efficiency) -> np.ndarray:

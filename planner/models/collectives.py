@@ -111,7 +111,7 @@ def all_reduce_caps_bytes_per_s(ranks: int, domain_ranks: int, nvlink_bytes_per_
     n, d = int(count("ranks", ranks, 2)), int(count("ranks_per_domain", domain_ranks))
     d = min(d, n)
     if n % d:
-        raise InputError("ranks", n, f"must be whole domains of {d}")
+        raise InputError("ranks", n, f"must be whole domains of {d}: name ranks_per_domain where fewer take part")
     link = positive("nvlink_bytes_per_s", nvlink_bytes_per_s)
     inside = e.in_switch_fraction * fraction("generation_fraction", generation_fraction, zero=False) * bus_factor("all_reduce", n)
     share = {"in_switch": inside, "one_step": e.ring_fraction * 2 / n}.get(algorithm, e.ring_fraction)  # one step: every rank reads all others

@@ -76,18 +76,17 @@ class Exchange:
             raise InputError("kernel", self.kernel, f"must be one of {', '.join(KERNELS)}")
         if self.ranks < 2:
             raise InputError("ranks", self.ranks, "must be at least 2: one rank exchanges nothing")
-        if self.ranks % min(self.ranks, self.ranks_per_domain):
-            raise InputError("ranks", self.ranks, f"must be whole domains of {self.ranks_per_domain}")
 
     @property
     def domains(self) -> int:
-        """NVLink domains that take part."""
-        return max(1, self.ranks // self.ranks_per_domain)
+        """NVLink domains that take part, ranks spread evenly over the fewest."""
+        return -(-self.ranks // self.ranks_per_domain)
 
     @cached_property
     def copies(self) -> dict[str, float]:
         """Copies of one token: `logical` as published bandwidths count them, `nic` leaving the node, `link` crossing NVLink."""
-        inside, nodes = min(self.ranks, self.ranks_per_domain), self.domains
+        nodes = self.domains
+        inside = self.ranks / nodes
         if self.kernel == "low_latency":
             if nodes == 1:
                 return {"logical": float(self.topk), "nic": 0.0, "link": self.topk * (inside - 1) / inside}

@@ -35,6 +35,7 @@ class Wires:
     fitted: bool
     kernel: str = ""
     units: int = 0
+    usable: int = 0
 
 
 def _generation(name: str) -> float:
@@ -70,6 +71,7 @@ def _wires(inputs: Mapping) -> Wires:
         _generation(generation),
         "in_switch" if switched else "ring",
         generation in ("hopper", "blackwell"),
+        usable=rack.usable_gpus,
     )
 
 
@@ -111,7 +113,8 @@ def busbw(inputs: dict) -> Answer:
     wires, op = _wires(inputs), inputs["op"]
     ranks = int(number(inputs, "ranks", low=2, high=1e7, whole=True))
     size = number(inputs, "message_bytes", low=1, high=1e14)
-    domain = int(number(inputs, "ranks_per_domain", low=1, high=1e6, whole=True, default=min(wires.domain, ranks)))
+    usual = wires.usable if ranks > wires.domain and ranks % wires.domain and wires.usable and ranks % wires.usable == 0 else wires.domain
+    domain = int(number(inputs, "ranks_per_domain", low=1, high=1e6, whole=True, default=min(usual, ranks)))
     if op == "all_reduce":
         algorithm = _algorithm(inputs, wires)
         given = (size, ranks, domain, wires.nvlink, wires.nic, algorithm, wires.generation, calibrated.reduce_efficiency())

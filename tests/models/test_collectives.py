@@ -144,7 +144,13 @@ def test_exchanges_grow_with_tokens_and_shrink_with_links(shape, tokens, factor,
     assert expert.logical_bytes_per_s(tokens, what, base) > 0
 
 
-@pytest.mark.parametrize("bad", [{"ep": 1}, {"ep": 12}, {"topk": 0}, {"format": "fp4"}, {"tokens_per_rank": 0}, {"low_latency": 3}, {"units": -1}])
+def test_racks_of_72_take_jobs_of_64():
+    answer = ASK["busbw"].ask({"system": "gb200-nvl72", "ranks": 128, "message_bytes": 2**33})
+    assert "domains of 64" in answer.basis
+    assert ASK["expert_dispatch"].ask({"system": "gb200-nvl72", "ep": 128, "tokens_per_rank": 128}).limit in ("NIC", "latency")
+
+
+@pytest.mark.parametrize("bad", [{"ep": 1}, {"ep": 12.5}, {"topk": 0}, {"format": "fp4"}, {"tokens_per_rank": 0}, {"low_latency": 3}, {"units": -1}])
 def test_bad_exchanges_are_refused(bad):
     with pytest.raises(InputError):
         ASK["expert_dispatch"].ask({"system": "h100", "ep": 16, "tokens_per_rank": 128, **bad})
