@@ -186,9 +186,20 @@ def choose(claims: list[dict], pinned: set[str]) -> None:
         best = ours[0] if ours else min(newest, key=rank)
         best["chosen"] = "1"
         if len(group) > 1:
-            same = len({(r["value"], r["low"], r["high"], r["text"], r["unit"]) for r in group}) == 1
-            why = "all agree" if same else "the row that the catalogue names" if ours else f"best grade ({best['grade']}), then newest"
-            best["note"] = "; ".join(n for n in (best["note"], f"chosen of {len(group)}: {why}") if n)
+            best["note"] = "; ".join(n for n in (best["note"], f"chosen of {len(group)}: {reason(best, group)}") if n)
+
+
+def reason(best: dict, group: list[dict]) -> str:
+    """Return why a claim was chosen among several."""
+    if best["id"] in rules.REASONS:
+        return rules.REASONS[best["id"]]
+    if len({(r["value"], r["low"], r["high"], r["text"], r["unit"]) for r in group}) == 1:
+        return "all agree"
+    peers = [r for r in group if rank(r) == rank(best)]
+    if len(peers) == 1:
+        return f"best grade ({best['grade']})"
+    newest = all(r["as_of"] <= best["as_of"] for r in peers)
+    return f"best grade ({best['grade']}), " + ("newest" if newest else "and the source of this part's other figures")
 
 
 def rank(row: dict) -> tuple:

@@ -27,6 +27,7 @@ NEVER = {
     "H0015": "28.8 + 18 x 0.2 TB/s: BlueField-4 ports included", "H0016": "28.8 + 18 x 0.2 TB/s: BlueField-4 ports included",
     "X0073": "implausible as idle power", "X0267": "18 x 3.2 kW does not fit the rack total", "X0379": "the page has other errors"}
 DOUBTED = re.compile(r"do not use|treat as wrong|wrong as stated|superseded|garbled|;?\s*secondary; higher than measured")
+REASONS = {"H0385": "the figure that AMD states, the other is a die's"}
 LOWER_GRADE = "treat as grade F at best"
 PRESS_AS_A = {"H0072", "H0073", "H0407", "H0408", "H0409", "H0410"}
 
@@ -35,7 +36,7 @@ UNITS = {
     "x lower": "ratio", "x fewer": "ratio", "x steady state": "ratio", "fraction": "fraction", "fraction of 10.2 kW": "fraction",
     "L/min per kW": "L/min/kW", "L/min for 100 kW": "L/min", "h/yr": "h/year", "V DC": "V", "VAC": "V", "USD per rack": "USD",
     "GB/s per GPU": "GB/s", "TiB per AZ": "TiB", "kJ/kg K": "kJ/kg/K", "MUSD/MW-yr": "MUSD/MW-year", "MUSD/yr": "MUSD/year",
-    "Mgal/MW-yr": "Mgal/MW-year", "failures/day": "1/day", "MB/s per W": "MB/s/W", "IOPS": "IOPS", "million IOPS": "million IOPS",
+    "Mgal/MW-yr": "Mgal/MW-year", "failures/day": "1/day", "MB/s per W": "MB/s/W", "IOPS": "IOPS", "million IOPS": "MIOPS",
     "% per year": "%/year", "% per C": "%/C", "GW of 12 GW announced": "GW", "GbE": "Gb/s", "gen x lanes": "1", "generation": "1", "date": "1",
     "75% water / 25% propylene glycol": "1", "tok/s/MW": "tok/s/MW"}
 UNITS_BY_QUANTITY = {

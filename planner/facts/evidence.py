@@ -177,7 +177,7 @@ def _own(key: str, given) -> tuple[float, float, float]:
     value = given if parts[0] is None and not isinstance(given, Mapping) else parts[0]
     low, high = (value if p is None else p for p in parts[1:])
     for number in (value, low, high):
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < math.inf:
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number <= 1e300:
             raise InputError(f"facts.{key}", number, "must be a finite number > 0")
     if not low <= value <= high:
         raise InputError(f"facts.{key}", value, f"must lie between low ({low:g}) and high ({high:g})")

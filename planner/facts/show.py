@@ -19,26 +19,46 @@ def value_text(item: Claim) -> str:
     """Return a claim's value as printed by its source, or its text, or "not available"."""
     if item.value is None and item.low is None:
         return item.text or "not available"
-    ends = f"{item.low:,.10g} to {item.high:,.10g}" if item.low is not None and item.high is not None else ""
+    ends = f"{_plain(item.low)} to {_plain(item.high)}" if item.low is not None and item.high is not None else ""
     if item.value is None:
         return f"{ends} {item.unit}"
-    number = f"{item.value:,.10g}" if item.value < 1e15 else f"{item.value:.6g}"
-    return f"{item.qualifier} {number} {item.unit}".strip() + (f" ({ends})" if ends and item.low != item.high else "")
+    return f"{item.qualifier} {_plain(item.value)} {item.unit}".strip() + (f" ({ends})" if ends and item.low != item.high else "")
+
+
+def _plain(number: float) -> str:
+    return f"{number:,.15g}" if number < 1e15 else f"{number:.6g}"
+
+
+def _disagreement(group: list[Claim]) -> str:
+    """Return how the numbers of one subject and quantity differ: between sources, or only between bases and profiles."""
+    live = [c for c in group if c.base_range and "never chosen" not in c.note]
+    by_key: dict[tuple[str, str], set[tuple[float, float]]] = {}
+    for item in live:
+        by_key.setdefault((item.basis, item.profile), set()).add(tuple(float(f"{e:.9g}") for e in item.base_range))
+    if any(len(v) > 1 for v in by_key.values()):
+        return "  (sources differ)"
+    return "  (differs by basis or profile)" if len({v for values in by_key.values() for v in values}) > 1 else ""
+
+
+def _why(item: Claim) -> str:
+    """Return why a claim was chosen, never is, or was assumed, as far as its note says so."""
+    if item.grade == "P":
+        return f"; {item.note}" if item.note else ""
+    return "".join(f"; {part}" for part in item.note.split("; ") if part.startswith(("chosen of", "never chosen")))
 
 
 def lines(words: str) -> Iterator[str]:
-    """Yield one line per claim found by the words, grouped by subject and quantity, the chosen one marked with *."""
+    """Yield one line per claim found by the words, grouped by subject and quantity, the chosen one marked with * and its reason."""
     groups: dict[tuple[str, str], list[Claim]] = {}
     for item in find(words):
         groups.setdefault((item.subject, item.quantity), []).append(item)
     for (subject, quantity), group in groups.items():
-        values = {(c.value, c.unit, c.basis, c.profile) for c in group if c.value is not None}
-        conflict = "  (sources differ)" if len({v[0] for v in values}) > 1 else ""
-        yield f"{subject} {quantity}{conflict}"
+        yield f"{subject} {quantity}{_disagreement(group)}"
         for item in group:
             tags = " ".join(t for t in (item.basis, item.profile) if t)
+            place = f", {item.locator}" if item.locator and item.locator not in sources()[item.source]["title"] else ""
             yield (f"  {'*' if item.chosen else ' '} {item.id} {value_text(item)} [{tags}] grade {item.grade}, {item.as_of or 'undated'}, "
-                   f"{sources()[item.source]['title']}")
+                   f"{sources()[item.source]['title']}{place}{_why(item)}")
 
 
 def claim_rows(ids: Iterable[str]) -> list[dict[str, str]]:
