@@ -190,6 +190,14 @@ def _range(value):
     return value
 
 
+class FactIn(RangeIn):
+    """A user's own fact, in the base unit of its field or the unit of its claim: FLOP/s of a GPU are above 1e15."""
+
+    low: Annotated[float, Field(gt=0, le=1e21)]
+    value: Annotated[float, Field(gt=0, le=1e21)]
+    high: Annotated[float, Field(gt=0, le=1e21)]
+
+
 class PriceIn(_Strict):
     """A price with its date. USD per GPU-hour."""
 
@@ -218,7 +226,7 @@ class Scenario(_Strict):
     plan: PlanIn = PlanIn()
     prices: dict[str, PriceIn] = Field(default_factory=dict)
     timeline: TimelineIn | None = None
-    facts: dict[str, Annotated[RangeIn, BeforeValidator(_range)]] = Field(default_factory=dict)
+    facts: dict[str, Annotated[FactIn, BeforeValidator(_range)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _known_schema_and_single_names(self):

@@ -64,17 +64,31 @@ def lines(words: str) -> Iterator[str]:
 def claim_rows(ids: Iterable[str]) -> list[dict[str, str]]:
     """Return a row per claim id for a sources table: claim, subject, quantity, value, basis, grade, date and source.
 
-    An id that no table holds is a user's own value and says so.
+    An id `<table>.csv:<line>` is a row of that table; an id that no table holds is a user's own value and says so.
     """
     rows = []
     for claim_id in ids:
-        item = claims().get(claim_id)
-        if item is None:
-            rows.append({"Claim": claim_id, "Subject": "", "Quantity": "", "Value": "the scenario's own", "Basis": "", "Grade": "P",
-                         "As of": "", "Source": "scenario file"})
-            continue
-        source = sources()[item.source]
-        rows.append({"Claim": item.id, "Subject": item.subject, "Quantity": item.quantity, "Value": value_text(item),
-                     "Basis": " ".join(t for t in (item.basis, item.profile) if t), "Grade": item.grade, "As of": item.as_of,
-                     "Source": source["title"]})
+        item, (file, _, line) = claims().get(claim_id), claim_id.partition(":")
+        if item is not None:
+            cells = (item.subject, item.quantity, value_text(item), " ".join(t for t in (item.basis, item.profile) if t), item.grade, item.as_of,
+                     sources()[item.source]["title"])
+        elif file.endswith(".csv") and line.isdigit():
+            cells = _table_cells(file, int(line))
+        else:
+            cells = ("", "", "the scenario's own", "", "P", "", "scenario file")
+        rows.append(dict(zip(("Claim", "Subject", "Quantity", "Value", "Basis", "Grade", "As of", "Source"), (claim_id, *cells), strict=True)))
     return rows
+
+
+def _table_cells(file: str, line: int) -> tuple[str, ...]:
+    """Return the cells of one line of a price or result table, empty where it has no such column."""
+    row = table(file)[line - 2]
+
+    def first(*names: str) -> str:
+        return next((row[n] for n in names if row.get(n)), "")
+
+    price = first("usd_per_gpu_hour", "usd_gpu_hr_rental_3yr")
+    value = f"{price} USD/GPU-h" if price else f"{first('value', 'all_in_kw_per_gpu')} {first('metric', 'unit')}".strip()
+    grade = first("evidence_grade") or ("A" if file.startswith("mlperf") else "E")
+    return (f"{first('provider', 'submitter')} {first('gpu', 'accelerator')}".strip(), first("pricing_model", "scenario", "metric"), value,
+            "price" if price else "", grade, first("date", "table_date", "round"), first("source_title", "source"))

@@ -9,7 +9,7 @@ from functools import cached_property
 from planner.calibration import residency as memory
 from planner.errors import InputError
 from planner.facts import catalog, modelcards
-from planner.facts.evidence import claim
+from planner.facts.evidence import claim, claims, own_claim
 from planner.facts.formats import number_format, peak_format, weight_formats
 from planner.plan.inputs import Drawn, Range, draw
 from planner.scenario import Scenario, SystemIn, WorkloadIn
@@ -17,7 +17,7 @@ from planner.shapes import Format, ModelShape
 from planner.specs import Rack
 
 ASSUMED = {"roofline_efficiency": "P0060", "layer_overhead_seconds": "P0061", "mtp_tokens_per_step": "P0062"}
-OWN = ("hbm_bytes", "hbm_bytes_per_s", "gpu_watts", "overhead_watts", *ASSUMED)
+OWN = (*catalog.FIELDS, *ASSUMED)
 
 
 @dataclass(frozen=True)
@@ -64,23 +64,23 @@ class Case:
     def inputs(self) -> dict[str, Drawn]:
         """The uncertain inputs of this case, drawn with the scenario's seed; a user's own value replaces a claim and says so."""
         ranges: dict[str, Range] = {}
-        for field, behind in catalog.claims_behind(self.rack).items():
+        for field, behind in catalog.claims_behind(self.rack, _catalogue_facts(self.scenario)).items():
             value = _field(self.rack, field)
             if value is not None and behind.low > 0:
-                ranges[field] = Range(value, min(behind.low, value), max(behind.high, value), behind.grade,
-                                      "assumed" if behind.grade == "P" else "claimed", behind.claims)
+                how = "exact" if behind.own else "assumed" if behind.grade == "P" else "claimed"
+                ranges[field] = Range(value, min(behind.low, value), max(behind.high, value), behind.grade, how, behind.claims)
         if self.given.gpu_watts is not None:
             ranges["gpu_watts"] = Range(self.given.gpu_watts, self.given.gpu_watts, self.given.gpu_watts, "P", "exact", ("own:gpu_watts",))
         for name, row in ASSUMED.items():
-            item = claim(row)
-            ranges[name] = Range(item.base_value, *item.base_range, item.grade, "assumed", (item.id,))
-        price = self.scenario.prices.get(self.rack.name) or self.scenario.prices.get(f"{self.rack.name}/{self.rack.profile}")
+            item = own_claim(claim(row), self.scenario.facts)
+            ranges[name] = Range(item.base_value, *item.base_range, item.grade, "exact" if item.source == "user" else "assumed", (item.id,))
+        price = next((p for key, p in self.scenario.prices.items() if _names(key, self.rack)), None)
         if price is not None:
             cost = price.gpu_hour_usd
             ranges["gpu_hour_usd"] = Range(cost.value, cost.low, cost.high, "P", "exact", ("own:price",))
         for key, own in self.scenario.facts.items():
             name, _, field = key.rpartition(".")
-            if name in (self.rack.name, f"{self.rack.name}/{self.rack.profile}") and field in OWN:
+            if field in ASSUMED and name and _names(name, self.rack):
                 ranges[field] = Range(own.value, own.low, own.high, "P", "exact", (f"own:{key}",))
         return draw(ranges, seed=self.scenario.plan.seed)
 
@@ -101,7 +101,34 @@ class Case:
 
     def memory_bytes(self) -> dict[str, float]:
         """Return activations and other memory of one GPU besides weights and cache [B]."""
-        return {"activations": memory.activation_bytes(self.shape)[0], "runtime reserve": claim("P0010").base_value}
+        return {"activations": memory.activation_bytes(self.shape)[0], "runtime reserve": self.rack.accelerator.reserve_bytes}
+
+
+def _names(owner: str, rack: Rack) -> bool:
+    """Whether `system` or `system/profile`, in any spelling, names this rack."""
+    name, _, profile = owner.partition("/")
+    return catalog.resolve_system(name) == rack.name and profile in ("", rack.profile)
+
+
+def _catalogue_facts(scenario: Scenario) -> dict:
+    """Return the scenario's facts that replace a claim by its id or a field of a system; the others are assumptions of the plan."""
+    return {key: own for key, own in scenario.facts.items() if key.rpartition(".")[2] not in ASSUMED}
+
+
+def _check_facts(scenario: Scenario) -> None:
+    for key in scenario.facts:
+        name, _, field = key.rpartition(".")
+        if not name:
+            if key not in claims():
+                raise InputError(f"facts.{key}", key, "must be <system>.<field> or the id of a claim")
+            continue
+        _keyed(f"facts.{key}", catalog.resolve_system, name.split("/")[0])
+        if field not in OWN:
+            raise InputError(f"facts.{key}", field, f"must end in one of {', '.join(OWN)}")
+        twice = [s.name for s in scenario.systems if field == "gpu_watts" and s.gpu_watts is not None
+                 and catalog.resolve_system(s.name) == catalog.resolve_system(name.split("/")[0])]
+        if twice:
+            raise InputError(f"facts.{key}", field, f"must be set once: {twice[0]} has its own gpu_watts under [[systems]]")
 
 
 def _field(rack: Rack, field: str) -> float | None:
@@ -117,14 +144,13 @@ def resolve(scenario: Scenario) -> list[Case]:
     Raises: InputError with the scenario's key for a name that the catalogue does not know, a profile that is missing, a price or a
     fact of a system that does not exist, or a length file (not read yet).
     """
-    systems = [_keyed(f"systems[{i}]", catalog.system, s.name, s.profile, s.gpu_watts) for i, s in enumerate(scenario.systems)]
+    for i, given in enumerate(scenario.systems):
+        _keyed(f"systems[{i}]", catalog.system, given.name, given.profile, given.gpu_watts)
     for key in scenario.prices:
         _keyed(f"prices.{key}", catalog.resolve_system, key.split("/")[0])
-    for key in scenario.facts:
-        name, _, field = key.rpartition(".")
-        _keyed(f"facts.{key}", catalog.resolve_system, name.split("/")[0])
-        if field not in OWN:
-            raise InputError(f"facts.{key}", field, f"must end in one of {', '.join(OWN)}")
+    _check_facts(scenario)
+    facts = _catalogue_facts(scenario)
+    systems = [catalog.system(s.name, s.profile, s.gpu_watts, facts) for s in scenario.systems]
     cases = []
     for i, workload in enumerate(scenario.workloads):
         shape = _keyed(f"workloads[{i}].model", modelcards.load, workload.model)
