@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.calibration.table import Constant, constant
 from planner.errors import InputError
+from planner.facts import catalog
 from planner.facts.evidence import claim
 from planner.facts.files import table
 from planner.models import power
@@ -31,7 +32,6 @@ class Part:
     high: float
     grade: str
     claims: tuple[str, ...]
-    loaded: bool
     note: str
 
 
@@ -47,7 +47,7 @@ def parts(scope: str) -> dict[str, Part]:
             numbers, grade, behind = (item.base_value, *item.base_range), item.grade, (item.id,)
         else:
             numbers, grade, behind = tuple(float(row[k]) for k in ("value", "low", "high")), "P", ()
-        found[row["part"]] = Part(*(n * v for v in numbers), grade, behind, row["loaded"] == "1", row["note"])
+        found[row["part"]] = Part(*(n * v for v in numbers), grade, behind, row["note"])
     return found
 
 
@@ -123,13 +123,16 @@ def fit() -> list[Constant]:
         row("load_fraction", "server", server, loaded, np.mean(saturated), "fraction", 3, "between a loaded H200 (X0066) and the saturated readings"),
         row("load_fraction", "interactive", np.mean(sustained), min(small), loaded, "fraction", 2,
             "sustained inference of H100 (X0035); low end batch 1 (X0064)"),
-        row("load_fraction", "batch 1", np.mean(small), min(small), max(small), "fraction", 2, "lowest inference readings of B200 and H100 (X0069 X0064)"),
-        row("load_fraction", "training", training, 0.9 * training, 1.0, "fraction", 1, "0.76 of 10.2 kW at an H100 node (X0031), fans and host taken off"),
+        row("load_fraction", "batch 1", np.mean(small), min(small), max(small), "fraction", 2,
+            "lowest inference readings of B200 and H100 (X0069 X0064)"),
+        row("load_fraction", "training", training, 0.9 * training, 1.0, "fraction", 1,
+            "0.76 of 10.2 kW at an H100 node (X0031), fans and host taken off"),
         row("load_fraction", "idle", 0.0, 0.0, 0.0, "fraction", 0, "by definition"),
         row("load_fraction", "provisioned", 1.0, 1.0, 1.0, "fraction", 0, "by definition: every part at its limit"),
         row("fan_fraction", "air", fan, 0.6 * fan, 1.3 * fan, "fraction", 1,
             "H100 node at its measured peak of 8.4 kW (X0033), GPUs at 700 W; range assumed; holds the baseboard's switches too"),
-        row("fan_fraction", "liquid", fan * air.value, 0.0, 1.3 * fan * air.high, "fraction", 1, "the air share of the heat times the air-cooled fans"),
+        row("fan_fraction", "liquid", fan * air.value, 0.0, 1.3 * fan * air.high, "fraction", 1,
+            "the air share of the heat times the air-cooled fans"),
         row("supply_efficiency", "node", efficiency, shelf.base_range[0], shelf.base_range[1], "fraction", 1, "Titanium at its rating point (X0296)"),
         row("supply_efficiency", "rack", shelf.base_value, *shelf.base_range, "fraction", 0, "assumed (P0175)"),
         row("cap_exponent", "", np.mean(exponents), 1 / 3, 1.0, "1", len(exponents),
@@ -157,28 +160,68 @@ def fan_fraction(cooling: str) -> Constant:
     return constant("power", "fan_fraction", cooling)
 
 
-def node_watts(gpus: int, setting_watts: float, load: Constant, cooling: str, draws: int = 0, seed: int = 0) -> dict[str, np.ndarray]:
+def _spread(rng: np.random.Generator, draws: int):
+    """Return a function from (value, low, high) to central and draws (draws + 1,): uniform in two halves, 80 % between low and high."""
+    def drawn(item) -> np.ndarray:
+        u = 2 * rng.random(draws) - 1
+        return np.concatenate([[item.value], item.value + u * np.where(u > 0, item.high - item.value, item.value - item.low) / 0.8])
+    return drawn
+
+
+def node_watts(gpus: int, setting_watts: float, load: Constant, cooling: str, draws: int = 512, seed: int = 0) -> dict[str, np.ndarray]:
     """Return the wall power of an eight-GPU node by part, central first and draws after it (n,) [W].
 
-    Parameters: gpus [1]; setting_watts [W]; load, a Constant; cooling, air or liquid; draws [1] and seed of the uncertain inputs, which are
-    drawn uniformly between their low and high ends. Returns: parts that sum to the wall power.
-    Raises: InputError.
+    Parameters: gpus [1]; setting_watts [W]; load, a Constant; cooling, air or liquid; draws [1] and seed of the uncertain inputs.
+    Returns: parts that sum to the wall power. Raises: InputError.
     """
-    rng = np.random.default_rng(seed)
-
-    def spread(item):
-        return np.concatenate([[item.value], item.low + (item.high - item.low) * rng.random(draws)])
-
-    idle, share, fans, supply = (spread(c) for c in (idle_fraction(), load, fan_fraction(cooling), constant("power", "supply_efficiency", "node")))
-    each = power.gpu_watts(setting_watts, np.clip(share, 0, 1), idle)
-    host = sum(spread(p) for p in parts(NODE).values()) * gpus / 8
-    return power.node_parts_watts(gpus * each, host * np.concatenate([[1.0], 0.7 + 0.6 * rng.random(draws)]), fans, supply)
+    drawn = _spread(np.random.default_rng(seed), draws)
+    idle, share, fans, supply = (drawn(c) for c in (idle_fraction(), load, fan_fraction(cooling), constant("power", "supply_efficiency", "node")))
+    each = power.gpu_watts(setting_watts, np.clip(share, 0, 1), np.clip(idle, 0, 1))
+    host = sum(p.value for p in parts(NODE).values()) * gpus / 8
+    found = drawn(Part(host, 0.7 * host, 1.3 * host, "P", (), "range assumed: memory, drives and CPUs are a buyer's choice"))
+    return power.node_parts_watts(gpus * each, found, np.clip(fans, 0, 0.9), np.clip(supply, 0.5, 1))
 
 
-def rack_named_watts(rack: Rack) -> dict[str, Part]:
-    """Return the named parts of a rack besides its GPUs; for systems without a list of their own, those of an eight-GPU node."""
-    own = parts(rack.name)
-    if own:
-        return own
-    return {k: Part(p.value * rack.gpus / 8, p.low * rack.gpus / 8, p.high * rack.gpus / 8, p.grade, p.claims, p.loaded, p.note)
-            for k, p in parts(NODE).items()}
+def rack_watts(rack: Rack, load: Constant, draws: int = 512, seed: int = 0) -> dict[str, np.ndarray]:
+    """Return the power of a rack at its input, GPUs and the rest, central first and draws after it (n,) [W].
+
+    Parameters: rack with a power setting and an overhead; load, a Constant (1 = provisioned); draws [1] and seed. Returns: ordered dict `GPUs`,
+    `rest of the rack`. Raises: InputError where the setting or the overhead is not available.
+    """
+    gpu = rack.accelerator.gpu_watts
+    if gpu is None or rack.overhead_watts is None:
+        raise InputError("system", rack.label, "has no power setting or no overhead: rack power is not available")
+    behind = catalog.claims_behind(rack).get("overhead_watts")
+    low, high = (behind.low, behind.high) if behind else (rack.overhead_watts, rack.overhead_watts)
+    drawn = _spread(np.random.default_rng(seed), draws)
+    rest = drawn(Part(rack.overhead_watts, min(low, rack.overhead_watts), max(high, rack.overhead_watts), "P", (), ""))
+    share, idle, fixed = (np.clip(drawn(c), 0, 1) for c in (load, idle_fraction(), assumption("rest fixed fraction")))
+    each = power.gpu_watts(gpu, share, idle)
+    return {"GPUs": rack.gpus * each, "rest of the rack": power.loaded_watts(0.0, np.maximum(rest, 0.0), fixed, share)}
+
+
+def tray_watts(rack: Rack, load: Constant, draws: int = 512, seed: int = 0) -> dict[str, np.ndarray]:
+    """Return the power of one compute tray of a rack at the busbar by part, central first and draws after it (n,) [W].
+
+    Parameters: as `rack_watts`. Returns: GPUs, each named part that a tray holds, and what else the rack's overhead leaves a tray in the draws
+    (0 in the central case: a remainder is no part). Raises: InputError as `rack_watts`, or for a system without a list of parts.
+    """
+    whole, trays = rack_watts(rack, load, draws, seed), rack.gpus / rack.gpus_per_tray
+    named = {k: p for k, p in parts(rack.name).items() if "switch" not in k}
+    if not named:
+        raise InputError("system", rack.label, "has no list of parts of a tray")
+    drawn = _spread(np.random.default_rng(seed + 1), draws)
+    found = {"GPUs": whole["GPUs"] / trays, **{k: drawn(p) / trays for k, p in named.items()}}
+    share = np.concatenate([[0.0], np.random.default_rng(seed + 2).random(draws)])
+    left = whole["rest of the rack"] / trays - sum(v for k, v in found.items() if k != "GPUs")
+    return {**found, "other": share * np.maximum(left, 0.0)}
+
+
+def rack_parts(rack: Rack) -> dict[str, float]:
+    """Return the provisioned power of a rack by named part [W]; parts sum to the rack. Raises: InputError as `rack_watts`."""
+    total = rack.gpus * (rack.accelerator.gpu_watts or 0.0) + (rack.overhead_watts or 0.0)
+    if rack.accelerator.gpu_watts is None or rack.overhead_watts is None:
+        raise InputError("system", rack.label, "has no power setting or no overhead: rack power is not available")
+    own = parts(rack.name) or {k: p for k, p in parts(NODE).items() if rack.gpus == 8}
+    named = {"GPUs": rack.gpus * rack.accelerator.gpu_watts, **{k: p.value for k, p in own.items()}}
+    return {k: float(v) for k, v in power.rack_parts_watts(named, total, constant("power", "supply_efficiency", "rack").value).items()}

@@ -48,9 +48,9 @@ def fan_fraction_from_wall(wall_watts, gpus_watts, host_watts, supply_efficiency
     """
     dc = positive("wall_watts", wall_watts) * fraction("supply_efficiency", supply_efficiency, zero=False)
     named = nonnegative("gpus_watts", gpus_watts) + nonnegative("host_watts", host_watts)
-    if (named > dc).any():
+    if (named > dc * (1 + 1e-9)).any():
         raise InputError("wall_watts", float(np.min(dc)), f"after conversion must be >= the named parts ({float(np.max(named)):,.0f} W)")
-    return (1 - named / dc)[()]
+    return np.maximum(1 - named / dc, 0.0)[()]
 
 
 def rack_parts_watts(named_watts: Mapping, rack_watts, supply_efficiency):

@@ -1,0 +1,339 @@
+"""Questions about money: annuities, bills, owned cost of a GPU-hour, cost per token, and the price at which two systems cost the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.errors import InputError
+from planner.models import cost
+from planner.plan.answer import Answer, exact, missing
+from planner.questions.power import watts_input
+from planner.questions.registry import Input, Question
+from planner.questions.tokens_per_mw import RATES, token_rate
+from planner.units import count, fraction, nonnegative, number, positive
+
+CURRENCY = "USD"
+
+
+def money(name: str, given: object, *, zero: bool = True) -> float | None:
+    """Return an amount in USD, None where it is not available.
+
+    Parameters: name, for the message; given, a number, None, or an object {value, currency, as_of}; zero, whether 0 is an amount.
+    Raises: InputError for text ("$3", "3,00": a number and its currency are separate), another currency, or a negative amount.
+    """
+    if isinstance(given, Mapping):
+        named = [k for k in given if k in ("gpu_hour", "gpu_hour_usd", "usd_per_gpu_hour")]
+        if named:  # {"gpu_hour_usd": 5} under a price of a GPU-hour says the same twice
+            given = {**{k: v for k, v in given.items() if k not in named}, "value": given[named[0]]}
+        unknown = set(given) - {"value", "currency", "as_of", "unit"}
+        if unknown:
+            raise InputError(f"{name}.{sorted(unknown)[0]}", given[sorted(unknown)[0]], "must be one of value, currency, as_of")
+        currency = given.get("currency", given.get("unit", CURRENCY))
+        if not str(currency).upper().startswith(CURRENCY):
+            raise InputError(f"{name}.currency", currency, "must be USD: convert it first, at a dated rate")
+        given = given.get("value")
+    if given is None:
+        return None
+    if isinstance(given, (str, bool)):
+        raise InputError(name, given, "must be a number in USD; the currency is not typed with it")
+    return float(nonnegative(name, given) if zero else positive(name, given))
+
+
+def one_currency(inputs: Mapping) -> None:
+    """Refuse a question whose `currency`, or one of its prices, is another than USD. Raises: InputError."""
+    given = inputs.get("currency", CURRENCY)
+    if str(given).upper() != CURRENCY:
+        raise InputError("currency", given, "must be USD: convert all prices first, at a dated rate")
+
+
+def _annuity(inputs: dict) -> Answer:
+    one_currency(inputs)
+    capital = money("capital_usd", inputs["capital_usd"])
+    per = {"year": 1, "yearly": 1, "annual": 1, "month": 12, "monthly": 12, "quarter": 4}.get(str(inputs["payments"]).lower())
+    if per is None:
+        raise InputError("payments", inputs["payments"], "must be year, quarter or month")
+    rate, years = float(fraction("rate", inputs["rate"])), float(positive("years", inputs["years"]))
+    if inputs["compounding"] not in ("nominal", "effective"):
+        raise InputError("compounding", inputs["compounding"], "must be nominal (rate over the payments a year) or effective")
+    each = rate / per if inputs["compounding"] == "nominal" else (1 + rate) ** (1 / per) - 1
+    residual = money("residual_usd", inputs.get("residual_usd", 0.0))
+    if "residual_fraction" in inputs:
+        if residual:
+            raise InputError("residual_fraction", inputs["residual_fraction"], "says the residual a second time")
+        residual = capital * float(fraction("residual_fraction", inputs["residual_fraction"]))
+    payment = float(cost.annuity_usd(capital, each, years * per, residual))
+    unit = {1: "USD/year", 12: "USD/month", 4: "USD"}[per]
+    if inputs["quantity"] in ("total", "total_paid"):
+        return exact("annuity", payment * years * per, "USD", basis=f"{years * per:g} payments")
+    if inputs["quantity"] == "interest":
+        return exact("annuity", payment * years * per + residual - capital, "USD", basis="interest over the whole time")
+    if inputs["quantity"] not in ("payment", "annuity"):
+        raise InputError("quantity", inputs["quantity"], "must be payment, total or interest")
+    basis = f"level payment at the end of each {inputs['payments']}, {inputs['compounding']} rate"
+    return exact("annuity", payment, unit, basis=basis)
+
+
+def _energy_usd_per_hour(inputs: Mapping) -> float | None:
+    """Return what electricity costs an hour at the meter [USD/h], None where neither power nor price is given. Raises: InputError."""
+    has = [k in inputs for k in ("watts", "usd_per_kwh")]
+    if not any(has):
+        return None
+    if not all(has):
+        raise InputError("usd_per_kwh" if has[0] else "watts", None, "is required: electricity needs power and a price")
+    boundary = inputs.get("boundary", "it")
+    if boundary not in ("it", "facility"):
+        raise InputError("boundary", boundary, "must be it or facility: what the power is of")
+    price, ratio = money("usd_per_kwh", inputs["usd_per_kwh"]), number("pue", inputs.get("pue", 1.0), 1.0, 100.0)
+    return None if price is None else float(cost.energy_usd(inputs["watts"], 1.0, ratio if boundary == "it" else 1.0, price))
+
+
+def _price(inputs: Mapping) -> tuple[float | None, int | None, str]:
+    """Return (price of an hour [USD/h], GPUs it is of or None for all, what it is)."""
+    given = [k for k in ("usd_per_gpu_hour", "usd_per_hour", "usd_per_rack_hour") if k in inputs]
+    if len(given) > 1:
+        raise InputError(given[1], inputs[given[1]], f"says the price a second time (also {given[0]})")
+    if not given:
+        return None, 1, ""
+    amount = money(given[0], inputs[given[0]], zero=False)
+    if given[0] == "usd_per_gpu_hour":
+        return amount, 1, "price of a GPU-hour"
+    if given[0] == "usd_per_rack_hour":
+        return amount, int(count("gpus_per_rack", inputs.get("gpus_per_rack", 72))), "price of a rack-hour"
+    return amount, int(count("gpus", inputs["gpus"])) if "gpus" in inputs else None, "price of an hour of everything"
+
+
+def _usd_per_mtok(inputs: dict) -> Answer:
+    one_currency(inputs)
+    inputs = dict(inputs)
+    if "tps" in inputs:
+        inputs["tokens_per_s" if "usd_per_hour" in inputs and "gpus" not in inputs else "tokens_per_s_per_gpu"] = inputs.pop("tps")
+    rate, tokens, per_gpu = token_rate(inputs)
+    utilisation = float(fraction("utilisation", inputs.get("utilisation", 1.0), zero=False))
+    amount, of, what = _price(inputs)
+    energy = _energy_usd_per_hour(inputs)
+    if amount is None and (energy is None or what):
+        return missing("usd_per_mtok", "USD/Mtok", "no price is given: not available, and not 0")
+    gpus = int(count("gpus", inputs["gpus"])) if "gpus" in inputs else None
+    if not per_gpu and amount is not None and of is not None and of != gpus:
+        if gpus is None:
+            raise InputError("gpus", None, "is required: the rate is of all GPUs, the price of some")
+        amount, of = amount * gpus / of, gpus
+    hourly = amount or 0.0
+    if per_gpu and amount is not None:
+        if of is None:
+            raise InputError("gpus", None, "is required: the price is of everything, the rate of one GPU")
+        hourly = amount / of
+    hourly += energy or 0.0
+    value = float(cost.usd_per_million_tokens(hourly, rate, utilisation))
+    parts = " and ".join(p for p in (what, "electricity" if energy is not None else "") if p)
+    only = "; electricity only: no price of hardware" if amount is None else ""
+    note = "" if "utilisation" in inputs else "utilisation not given: taken as 1, fully used"
+    basis = f"{tokens} tokens at utilisation {utilisation:g}, all cost on them; {parts}{only}"
+    return exact("usd_per_mtok", value, "USD/Mtok", basis=basis, note=note)
+
+
+SIDE = {"usd_per_gpu_hour": ("usd_gpu_h", "price", "gpu_hour_usd", "usd_per_hour", "usd_gpu_hr", "price_usd", "usd_per_rack_hour", "usd_per_mw_hour"),
+        "tokens_per_s": ("tps", "tokens_per_s_per_gpu", "tok_s_gpu", "throughput", "tps_per_gpu", "tokens_per_s_per_mw", "samples_per_s"),
+        "utilisation": ("utilization", "util"), "watts": ("w",), "watts_kw": ("kw", "kw_per_gpu", "it_kw"), "usd_per_kwh": ("usd_kwh", "electricity"),
+        "pue": (), "extra_usd_per_hour": ("other_usd_per_hour",), "tokens_per_s_per_user": ("tps_user", "interactivity"), "system": ("name",),
+        "slo": (), "as_of": (), "currency": ()}
+_SIDE = {other: own for own, others in SIDE.items() for other in (own, *others)}
+
+
+def _side(name: str, given: object, shared: Mapping) -> dict:
+    """Return one side of a comparison under its own names, shared inputs filled in. Raises: InputError."""
+    if not isinstance(given, Mapping):
+        raise InputError(name, given, "must be an object: tokens_per_s_per_gpu, utilisation, and a price where it is known")
+    found: dict = {}
+    for key, value in given.items():
+        if key not in _SIDE:
+            raise InputError(f"{name}.{key}", value, f"must be one of {', '.join(SIDE)}")
+        if _SIDE[key] in found:
+            raise InputError(f"{name}.{key}", value, f"says {_SIDE[key]} a second time")
+        found[_SIDE[key]] = value
+    one_currency(found)
+    if "watts_kw" in found:
+        found["watts"] = 1e3 * float(positive(f"{name}.kw", found.pop("watts_kw")))
+    return {**{k: v for k, v in shared.items() if k in ("usd_per_kwh", "pue", "utilisation")}, **found}
+
+
+def _sides(inputs: Mapping) -> tuple[dict, dict]:
+    """Return (the system whose price is sought, the one whose price is known)."""
+    if "own" in inputs or "other" in inputs:
+        for name in ("own", "other"):
+            if name not in inputs:
+                raise InputError(name, None, "is required: own is the system whose price is sought, other the one with a price")
+        own, other = (_side(n, inputs[n], inputs) for n in ("own", "other"))
+        if own.get("usd_per_gpu_hour") is not None and other.get("usd_per_gpu_hour") is None:
+            own, other = other, own
+        own.pop("usd_per_gpu_hour", None)  # the price sought may be given beside it, to compare
+        return own, other
+    other = {"usd_per_gpu_hour": inputs.get("other_usd_per_gpu_hour"), "tokens_per_s": inputs.get("other_tokens_per_s_per_gpu"),
+             "utilisation": inputs.get("other_utilisation", inputs.get("utilisation")), "watts": inputs.get("other_watts")}
+    own = {"tokens_per_s": inputs.get("tokens_per_s_per_gpu"), "utilisation": inputs.get("utilisation"), "watts": inputs.get("watts")}
+    if "speedup" in inputs:
+        other["tokens_per_s"], own["tokens_per_s"] = 1.0, float(positive("speedup", inputs["speedup"]))
+    return tuple(_side(n, {k: v for k, v in s.items() if v is not None}, inputs) for n, s in (("own", own), ("other", other)))
+
+
+def _extra(name: str, side: Mapping, included: bool) -> float:
+    """Return what an hour costs beside the price: electricity where prices leave it out, and what is given [USD/h]."""
+    extra = money(f"{name}.extra_usd_per_hour", side.get("extra_usd_per_hour", 0.0)) or 0.0
+    if included or "watts" not in side or side.get("usd_per_kwh") is None:
+        return extra
+    return extra + float(cost.energy_usd(side["watts"], 1.0, side.get("pue", 1.0), money("usd_per_kwh", side["usd_per_kwh"])))
+
+
+def _break_even(inputs: dict) -> Answer:
+    one_currency(inputs)
+    own, other = _sides(inputs)
+    speeds = [s["tokens_per_s_per_user"] for s in (own, other) if "tokens_per_s_per_user" in s]
+    if len(speeds) == 1 or len(set(speeds)) > 1:
+        raise InputError("tokens_per_s_per_user", " against ".join(map(str, speeds)), "must be the same on both sides: equal SLO")
+    price = money("other.usd_per_gpu_hour", other.get("usd_per_gpu_hour"), zero=False)
+    if price is None:
+        return missing("break_even_gpu_hour", "USD/GPU-h", "the other system has no price: not available, and not 0")
+    for name, side in (("own", own), ("other", other)):
+        if side.get("tokens_per_s") is None:
+            raise InputError(f"{name}.tokens_per_s_per_gpu", None, "is required (or speedup for both)")
+    included = inputs["power_included"]
+    if not isinstance(included, bool):
+        raise InputError("power_included", included, "must be true or false")
+    if not included and not all("watts" in s and s.get("usd_per_kwh") is not None for s in (own, other)):
+        raise InputError("watts", None, "and usd_per_kwh are required for both systems where prices leave electricity out")
+    value = float(cost.break_even_usd_per_hour(price + _extra("other", other, included), _extra("own", own, included), own["tokens_per_s"],
+                                               other["tokens_per_s"], own.get("utilisation", 1.0), other.get("utilisation", 1.0)))
+    said = "electricity in the price" if included else "electricity beside the price"
+    note = "" if "utilisation" in own and "utilisation" in other else "utilisation not given: the same full rate on both sides"
+    return exact("break_even_gpu_hour", value, "USD/GPU-h", note=note,
+                 basis=f"equal cost a token at one SLO; {said}; the price is of the same unit as the other system's")
+
+
+def _gpu_hour(inputs: dict) -> Answer:
+    one_currency(inputs)
+    capital, years = money("capital_usd_per_gpu", inputs["capital_usd_per_gpu"]), float(positive("years", inputs["years"]))
+    used = float(fraction("used_fraction", inputs["used_fraction"], zero=False))
+    rate = float(fraction("rate", inputs["rate"]))
+    residual = capital * float(fraction("residual_fraction", inputs["residual_fraction"]))
+    hours = cost.HOURS_PER_YEAR * used
+    parts = {"capital": float(cost.annuity_usd(capital, rate, years, residual)) / hours}
+    energy = _energy_usd_per_hour(inputs)
+    if energy is not None:
+        parts["electricity"] = energy / used
+    running = money("running_usd_per_year", inputs.get("running_usd_per_year", 0.0))
+    parts["running"] = (running or 0.0) / hours
+    note = ", ".join(f"{k} {v:,.4f}" for k, v in parts.items() if v)
+    if inputs["quantity"] in ("electricity_share", "electricity_fraction"):
+        share = parts.get("electricity", 0.0) / sum(parts.values())
+        return exact("gpu_hour_usd", share, "fraction", basis="electricity in the whole cost", note=note)
+    if inputs["quantity"] not in ("total", *parts):
+        raise InputError("quantity", inputs["quantity"], f"must be total, electricity_share or one of {', '.join(parts)}")
+    value = sum(parts.values()) if inputs["quantity"] == "total" else parts[inputs["quantity"]]
+    return exact("gpu_hour_usd", value, "USD/GPU-h", basis=f"owned, per hour used ({used:.0%} of hours; power drawn all hours)", note=note)
+
+
+def _rent(inputs: dict) -> Answer:
+    one_currency(inputs)
+    price = money("usd_per_gpu_hour", inputs.get("usd_per_gpu_hour"), zero=False)
+    if price is None:
+        return missing("rent_usd", "USD", "no price is given: not available, and not 0")
+    if "used_fraction" in inputs:
+        price = float(cost.allocation_usd(price, inputs["used_fraction"])["idle" if inputs["basis"] == "idle" else "used"])
+    if inputs["basis"] not in ("allocation", "used", "idle"):
+        raise InputError("basis", inputs["basis"], "must be allocation, used or idle")
+    value = float(cost.rent_usd(inputs["gpus"], price, inputs["hours"], inputs["gpus_per_rack"]))
+    return exact("rent_usd", value, "USD", basis=f"{inputs['hours']:g} h; {'the used part' if 'used_fraction' in inputs else 'every hour'} billed")
+
+
+def _tokens_usd(inputs: dict) -> Answer:
+    one_currency(inputs)
+    prices = {k: money(k, inputs.get(f"usd_per_mtok_{k}")) for k in ("input", "cached_input", "output")}
+    parts = cost.tokens_usd(inputs["input_tokens"], inputs["cached_tokens"], inputs["output_tokens"], prices)
+    note = ", ".join(f"{k} {float(v):,.6g}" for k, v in parts.items())
+    return exact("tokens_usd", float(sum(parts.values())), "USD", basis="list prices; cached tokens are part of the input", note=note)
+
+
+def _npv(inputs: dict) -> Answer:
+    one_currency(inputs)
+    flow = inputs["cash_flow_usd"]
+    if not isinstance(flow, list) or not flow:
+        raise InputError("cash_flow_usd", flow, "must be a list of numbers, the first now")
+    return exact("npv", float(cost.npv_usd([float(number("cash_flow_usd", v)) for v in flow], inputs["rate"], inputs["periods_per_year"])), "USD",
+                 basis="effective yearly rate; the first flow is now")
+
+
+def _same(*names: str) -> dict[str, str]:
+    return dict.fromkeys(names, "")
+
+
+RATE_NAMES = {**_same("rate_per_year", "discount_rate", "wacc", "interest", "interest_rate", "r"), "rate_percent": "%", "rate_pct": "%"}
+GPU_HOUR = ("usd_gpu_h", "usd_gpu_hr", "gpu_hour_usd", "price", "price_usd", "usd_per_gpu_h", "price_per_gpu_hour", "gpu_hour_price",
+            "usd_per_gpu_hr", "prices")
+UTILISATION = Input("share of the full rate that is used over time, 0..1", also=_same("utilization", "util", "utilisation_fraction"))
+ENERGY = {"watts": watts_input("mean IT power of what the rate is of", "it", "", "power", "per_gpu"),
+          "usd_per_kwh": Input("price of electricity", structured=True, also=_same("usd_kwh", "electricity_usd_per_kwh", "kwh_price")),
+          "pue": Input("facility over IT, where the power is IT power", also=_same("PUE")),
+          "boundary": Input("what the power is of: it or facility", also=_same("power_boundary"))}
+MONEY = {"currency": Input("USD"), "as_of": Input("date of the prices")}
+CAPITAL = _same("capital", "capex", "principal", "price_usd", "amount", "cost_usd", "pv", "investment")
+SPEEDUP = _same("ratio", "throughput_ratio", "relative_throughput")
+
+QUESTIONS = (
+    Question("annuity", "Level payment that repays a capital", "USD/year", "planner.models.cost.annuity_usd",
+             {"capital_usd": Input("what is paid at the start [USD]", required=True, structured=True, also=CAPITAL),
+              "rate": Input("yearly rate, a share", "fraction", required=True, also=RATE_NAMES),
+              "years": Input("how long it is repaid", required=True, also=_same("n", "term_years", "lifetime_years", "life_years")),
+              "residual_usd": Input("worth at the end [USD]", structured=True, also=_same("residual", "salvage_usd", "residual_value")),
+              "residual_fraction": Input("worth at the end, of the capital"),
+              "payments": Input("year, quarter or month", default="year", also=_same("per")),
+              "compounding": Input("nominal (rate / payments a year) or effective", default="nominal"),
+              "quantity": Input("payment, total or interest", default="payment"), **MONEY}, _annuity),
+    Question("usd_per_mtok", "Cost of a million tokens at a utilisation", "USD/Mtok", "planner.models.cost.usd_per_million_tokens",
+             {"usd_per_gpu_hour": Input("price of a GPU-hour [USD]", structured=True, also=_same(*GPU_HOUR)),
+              "usd_per_hour": Input("price of an hour of all GPUs [USD]", structured=True, also=_same("usd_h", "hourly_usd")),
+              "usd_per_rack_hour": Input("price of a rack-hour [USD]", structured=True, also=_same("rack_hour_usd")),
+              **RATES, "tps": Input("tokens per second of what the price is of"), "gpus": Input("GPUs that the rate is of", "count"),
+              "gpus_per_rack": Input("GPUs of a rack", "count"), "utilisation": UTILISATION, **ENERGY, **MONEY}, _usd_per_mtok),
+    Question("break_even_gpu_hour", "Price of a GPU-hour at which two systems cost the same a token", "USD/GPU-h",
+             "planner.models.cost.break_even_usd_per_hour",
+             {"own": Input("the system whose price is sought: {tokens_per_s_per_gpu, utilisation, kw, ...}", structured=True,
+                           also=_same("a", "new", "candidate", "system_a", "target")),
+              "other": Input("the system with a price: {usd_per_gpu_hour, tokens_per_s_per_gpu, utilisation, kw, ...}", structured=True,
+                             also=_same("b", "reference", "baseline", "system_b", "against")),
+              "other_usd_per_gpu_hour": Input("price of the other system [USD]", structured=True, also=_same(
+                  "reference_usd_per_gpu_hour", "baseline_usd_per_gpu_hour", *GPU_HOUR, "usd_per_gpu_hour")),
+              "tokens_per_s_per_gpu": Input("rate of the system sought", also=_same("tps", "tps_a", "own_tokens_per_s_per_gpu", "tps_new")),
+              "other_tokens_per_s_per_gpu": Input("rate of the other system", also=_same(
+                  "reference_tokens_per_s_per_gpu", "baseline_tokens_per_s_per_gpu", "tps_b", "other_tps", "reference_tps", "baseline_tps")),
+              "speedup": Input("rate of the system sought over the other's", also=SPEEDUP),
+              "utilisation": UTILISATION, "other_utilisation": Input("of the other system, where it differs", also=_same("reference_utilisation")),
+              "watts": watts_input("IT power of a GPU of the system sought", "", "own", "per_gpu"),
+              "other_watts": watts_input("IT power of a GPU of the other", "other", "reference", "baseline"),
+              "usd_per_kwh": ENERGY["usd_per_kwh"], "pue": ENERGY["pue"],
+              "power_included": Input("the prices hold electricity (rent); false: it is paid beside them", default=True), **MONEY}, _break_even),
+    Question("gpu_hour_usd", "What an hour of an owned GPU costs", "USD/GPU-h", "planner.models.cost.annuity_usd",
+             {"capital_usd_per_gpu": Input("capital for one GPU [USD]", required=True, structured=True, also=CAPITAL),
+              "years": Input("useful life", required=True),
+              "used_fraction": Input("share of all hours used", default=1.0, also=_same("utilisation", "used")),
+              "rate": Input("yearly rate, a share", "fraction", default=0.0, also=RATE_NAMES),
+              "residual_fraction": Input("worth at the end, of the capital", default=0.0), **ENERGY,
+              "running_usd_per_year": Input("other running cost of one GPU [USD/year]", structured=True),
+              "quantity": Input("total, capital, electricity, running or electricity_share", default="total"), **MONEY}, _gpu_hour),
+    Question("rent_usd", "Bill for rented GPUs", "USD", "planner.models.cost.rent_usd",
+             {"gpus": Input("GPUs", "count", default=1), "usd_per_gpu_hour": Input("price [USD]", structured=True, also=_same(*GPU_HOUR)),
+              "hours": Input("hours billed: 720 or 730 a month is your choice", required=True, also=_same("hours_per_month")),
+              "gpus_per_rack": Input("whole racks of so many GPUs", "count", default=1),
+              "used_fraction": Input("share of the hour used", also=_same("used")), "basis": Input("allocation, used or idle", default="allocation"),
+              **MONEY}, _rent),
+    Question("tokens_usd", "What tokens cost at list prices", "USD", "planner.models.cost.tokens_usd",
+             {"input_tokens": Input("all input tokens, cached ones among them", required=True, also=_same("input")),
+              "cached_tokens": Input("of which found in a cache", default=0.0, also=_same("cached")),
+              "output_tokens": Input("output tokens", default=0.0, also=_same("output")),
+              "usd_per_mtok_input": Input("USD a million", structured=True, also=_same("p_in")),
+              "usd_per_mtok_cached_input": Input("USD a million", structured=True, also=_same("p_cached")),
+              "usd_per_mtok_output": Input("USD a million", structured=True, also=_same("p_out")), **MONEY}, _tokens_usd),
+    Question("npv", "Net present value of a cash flow", "USD", "planner.models.cost.npv_usd",
+             {"cash_flow_usd": Input("list of flows, the first now [USD]", required=True, structured=True, also=_same("cash_flow", "flows")),
+              "rate": Input("effective yearly rate, a share", "fraction", required=True, also=RATE_NAMES),
+              "periods_per_year": Input("flows a year", "count", default=1), **MONEY}, _npv),
+)
