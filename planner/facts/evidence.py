@@ -207,13 +207,17 @@ def own_number(key: str, quantity: str, given) -> Claim:
 def find(words: str) -> Iterator[Claim]:
     """Yield every claim in which each word stands in the subject, quantity, text or basis; the order of the table.
 
-    A system's name also finds the claims of its accelerator.
+    A system's name, in any spelling and also of several words ("GB300 NVL72"), finds the claims of its accelerator too.
     """
     from planner.facts.names import subjects_of
 
-    wanted = words.lower().replace("_", " ").split()
-    subjects = {w: subjects_of(w) for w in wanted}
+    given, wanted = words.replace("_", " ").split(), []
+    while given:
+        size = next((n for n in (3, 2) if len(given) >= n and subjects_of(" ".join(given[:n]))), 1)
+        word = " ".join(given[:size])
+        wanted.append((word.lower(), subjects_of(word)))
+        given = given[size:]
     for item in claims().values():
         text = " ".join((item.id, item.subject, item.quantity, item.text, item.basis, item.profile)).lower().replace("_", " ")
-        if all(w in text or item.subject in subjects[w] for w in wanted):
+        if all(word in text or item.subject in subjects for word, subjects in wanted):
             yield item

@@ -1,9 +1,11 @@
 """Claims: nothing lost on the way in, everything checked whole, conflicts shown, one chosen with its reason."""
 
 import collections
+import csv
 import dataclasses
 import hashlib
 import re
+from pathlib import Path
 
 import pytest
 
@@ -140,6 +142,18 @@ def test_conflicts_are_shown_with_one_chosen_and_why():
     assert {c.id for c in evidence.conflicts(evidence.claim("H0175"))} == {"H0227", "H0251", "H0487"}
     with pytest.raises(InputError, match="must hold a number"):
         evidence.spread(evidence.claim("H0056"))
+
+
+@pytest.mark.parametrize("words", ["gb300-nvl72 hbm_capacity", "GB300 NVL72 hbm capacity", "NVIDIA GB300 hbm capacity"])
+def test_a_systems_name_in_any_spelling_finds_its_parts(words):
+    assert {"H0190", "H0201", "H0208"} <= {c.id for c in evidence.find(words)}
+
+
+def test_assumptions_stand_in_the_table_as_they_are_kept():
+    kept = csv.DictReader((Path(__file__).parents[2] / "tools" / "assumptions.csv").read_text(encoding="utf-8").splitlines())
+    held = {r["id"]: r for r in table("claims.csv")}
+    for row in kept:
+        assert {k: v for k, v in held[row["id"]].items() if k in row and k != "note"} == {k: v for k, v in row.items() if k != "note"}
 
 
 def test_chosen_finds_by_subject_quantity_basis_and_profile():
