@@ -140,6 +140,7 @@ def claim(row: dict, known: set[str], sources: dict) -> dict:
     quantity = rules.MERGED_BY_SUBJECT.get((row["quantity"], row["subject"])) or rules.MERGED_BY_UNIT.get((row["quantity"], unit))
     quantity = quantity or rules.MERGED.get(row["quantity"], row["quantity"])
     grade, notes = row["evidence_grade"], [row["note"].strip("; ")] if row["note"].strip("; ") else []
+    notes += [rules.NOTES[row["id"]]] if row["id"] in rules.NOTES else []
     if rules.LOWER_GRADE in row["note"] or row["id"] in rules.PRESS_AS_A:
         grade = "F"
     if parts.pop("unpublished", False):

@@ -27,6 +27,10 @@ NEVER = {
     "H0015": "28.8 + 18 x 0.2 TB/s: BlueField-4 ports included", "H0016": "28.8 + 18 x 0.2 TB/s: BlueField-4 ports included",
     "X0073": "implausible as idle power", "X0267": "18 x 3.2 kW does not fit the rack total", "X0379": "the page has other errors"}
 DOUBTED = re.compile(r"do not use|treat as wrong|wrong as stated|superseded|garbled|;?\s*secondary; higher than measured")
+NOTES = {
+    "H0017": "per-GPU BF16 is printed in the MaxLPS column only and stands for both profiles",
+    "H0018": "printed in the MaxLPS column; the up-to column's 1,260 PFLOPS a rack is 72 times the same figure",
+    "H0019": "printed in the up-to column only and stands for both profiles"}
 REASONS = {"H0385": "the figure that AMD states, the other is a die's"}
 LOWER_GRADE = "treat as grade F at best"
 PRESS_AS_A = {"H0072", "H0073", "H0407", "H0408", "H0409", "H0410"}
