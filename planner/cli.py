@@ -148,9 +148,9 @@ def _fabric(args) -> int:
 
 
 def _calibrate(args) -> int:
-    from planner.calibration import collectives, residency, table
+    from planner.calibration import collectives, grades, power, residency, table
 
-    for area, fit in (("residency", residency.fit), ("collectives", collectives.fit)):
+    for area, fit in (("residency", residency.fit), ("collectives", collectives.fit), ("power", power.fit), ("grades", grades.fit)):
         rows = fit()
         table.write(area, rows)
         for row in rows:
