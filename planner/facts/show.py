@@ -19,10 +19,12 @@ def value_text(item: Claim) -> str:
     """Return a claim's value as printed by its source, or its text, or "not available"."""
     if item.value is None and item.low is None:
         return item.text or "not available"
-    ends = f"{_plain(item.low)} to {_plain(item.high)}" if item.low is not None and item.high is not None else ""
+    large = item.unit == "B" and max(n for n in (item.value, item.low) if n is not None) >= 1e9  # whole bytes read badly
+    unit, scale = ("GB", 1e9) if large else (item.unit, 1.0)
+    ends = f"{_plain(item.low / scale)} to {_plain(item.high / scale)}" if item.low is not None and item.high is not None else ""
     if item.value is None:
-        return f"{ends} {item.unit}"
-    return f"{item.qualifier} {_plain(item.value)} {item.unit}".strip() + (f" ({ends})" if ends and item.low != item.high else "")
+        return f"{ends} {unit}"
+    return f"{item.qualifier} {_plain(item.value / scale)} {unit}".strip() + (f" ({ends})" if ends and item.low != item.high else "")
 
 
 def _plain(number: float) -> str:

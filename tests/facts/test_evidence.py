@@ -75,6 +75,7 @@ def test_printed_ranges_fill_low_and_high_digit_for_digit():
     item = evidence.claim("H0104")
     assert (item.low, item.value, item.high, item.base_value, item.base_range) == (180, None, 220, 200e3, (180e3, 220e3))
     assert value_text(item) == "180 to 220 kW"
+    assert value_text(evidence.claim("P0003")) == "288 GB (288 to 309.2)"
     assert evidence.claim("H0069").qualifier == "about"
     assert evidence.claim("H0122").qualifier == "at least"
 
