@@ -39,7 +39,8 @@ def _table() -> dict[str, tuple[str, float]]:
              "MB/s/W": ("B/J", 1e6), "MEUR": ("EUR", 1e6), "JPY": ("JPY", 1.0), "TOPS": ("op/s", 1e12), "Gpps": ("1/s", 1e9),
              "U": ("U", 1.0), "degF": ("degF", 1.0), "IOPS": ("1/s", 1.0), "MIOPS": ("1/s", 1e6), "USD/month": ("USD/s", 1 / _SECONDS["month"]),
              "USD/year": ("USD/s", 1 / _SECONDS["year"]), "USD/day": ("USD/s", 1 / _SECONDS["day"]), "USD/rack-h": ("USD/s", 1 / _HOUR),
-             "USD/MW-h": ("USD/W/s", 1e-6 / _HOUR), "USD/MW-month": ("USD/W/s", 1e-6 / _SECONDS["month"]), "Pa": ("Pa", 1.0), "psi": ("Pa", 6894.757293168),
+             "USD/MW-h": ("USD/W/s", 1e-6 / _HOUR), "USD/MW-month": ("USD/W/s", 1e-6 / _SECONDS["month"]), "Pa": ("Pa", 1.0),
+             "psi": ("Pa", 6894.757293168),
              "%/year": ("1/s", 0.01 / _SECONDS["year"]), "%/C": ("1/C", 0.01)}
     for prefix, factor in _SI.items():
         if prefix != "K":  # K is kelvin, kB and KB are the same thousand bytes

@@ -34,7 +34,8 @@ def main() -> int:
             target = str(place / "bin" / "python")
             subprocess.run([uv, "pip", "install", "-q", "--python", target, "--require-hashes", "-r", str(ROOT / "requirements.lock")], check=True)
             subprocess.run([uv, "pip", "install", "-q", "--python", target, "--no-deps", "--no-build-isolation", "-e", str(ROOT)], check=True)
-            done = subprocess.run([target, "-m", "pytest", "tests", "-q", "-m", "not browser and not wheel", "--ignore=tests/test_notebooks.py"], cwd=ROOT)
+            words = ["-m", "pytest", "tests", "-q", "-m", "not browser and not wheel", "--ignore=tests/test_notebooks.py"]
+            done = subprocess.run([target, *words], cwd=ROOT)
             sys.stdout.write(f"Python {version}: {'passed' if done.returncode == 0 else 'FAILED'}\n")
             code = code or done.returncode
     return code

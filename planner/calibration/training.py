@@ -154,14 +154,16 @@ def carrier(values: dict[tuple[str, str], float], rows: tuple[Row, ...]) -> Carr
     return Carrier(traits[0].kind, traits, residuals)
 
 
+ASSUMED = ("nic_bytes_per_s", "kept_fraction")  # rows of the same table that are not fitted
 EXPERTS_ONLY = ("expert_fraction", "expert_bytes", "ep_exposed", "release_rate")
-PLAIN = {("expert_fraction", "bf16"): 1.0, ("expert_fraction", "narrow"): 1.0, ("expert_bytes", ""): 0.0, ("ep_exposed", ""): 0.0, ("unfused_bytes", ""): 0.0}
+PLAIN = {("expert_fraction", "bf16"): 1.0, ("expert_fraction", "narrow"): 1.0, ("expert_bytes", ""): 0.0, ("ep_exposed", ""): 0.0,
+         ("unfused_bytes", ""): 0.0}
 REFERENCE_MONTH = 26 * 12 + 3
 
 
 def names(dense: bool) -> list[tuple[str, str]]:
     """Return the (name, scope) of the constants that dense or mixture-of-experts models have."""
-    keys = [(r["name"], r["scope"]) for r in table("training_priors.csv") if r["name"] != "nic_bytes_per_s"]
+    keys = [(r["name"], r["scope"]) for r in table("training_priors.csv") if r["name"] not in ASSUMED]
     return [k for k in keys if (k[0] not in EXPERTS_ONLY if dense else k[0] != "unfused_bytes")]
 
 

@@ -262,6 +262,12 @@ def _beside(path: Path) -> dict:
     return {"hf_quant_config": read(quant)} if path.name == "config.json" and quant.is_file() else {}
 
 
+def understood(model: str | Mapping | Path) -> bool:
+    """Return whether the layers of a model are read by rules of its own family; False where they are read as a Llama-like model's."""
+    kind = normalised(source(model)[1]).get("model_type")
+    return kind is None or kind in architectures.UNDERSTOOD or kind in ("deepseek_v4", "kimi_linear")
+
+
 def cache_layers(model: str | Mapping | Path) -> tuple[Attention, ...]:
     """Return the attention layers alone: enough for a KV size where a config names no vocabulary or feed-forward width."""
     return attention_layers(normalised(source(model)[1]))

@@ -117,5 +117,5 @@ def _within_site(case: Case, option: Option) -> Option:
 
 
 def _price_date(case: Case) -> str:
-    price = case.scenario.prices.get(case.rack.name) or case.scenario.prices.get(f"{case.rack.name}/{case.rack.profile}")
+    price = case.scenario.prices.get(f"{case.rack.name}/{case.rack.profile}") or case.scenario.prices.get(case.rack.name)
     return price.as_of.isoformat() if price else ""

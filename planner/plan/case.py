@@ -74,7 +74,8 @@ class Case:
         for name, row in ASSUMED.items():
             item = own_claim(claim(row), self.scenario.facts)
             ranges[name] = Range(item.base_value, *item.base_range, item.grade, "exact" if item.source == "user" else "assumed", (item.id,))
-        price = next((p for key, p in self.scenario.prices.items() if _names(key, self.rack)), None)
+        named = [(key, p) for key, p in self.scenario.prices.items() if _names(key, self.rack)]
+        price = next((p for key, p in sorted(named, key=lambda pair: "/" not in pair[0])), None)  # a profile's own price wins
         if price is not None:
             cost = price.gpu_hour_usd
             ranges["gpu_hour_usd"] = Range(cost.value, cost.low, cost.high, "P", "exact", ("own:price",))

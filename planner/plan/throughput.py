@@ -125,7 +125,8 @@ def _reach(case: Case, layout: Layout, rates: dict[str, float]) -> _Reached:
     decode, prefill = _work(case, layout, batch, weights)
     speed = (drawn["hbm_bytes_per_s"].values / case.rack.accelerator.hbm_bytes_per_s)[:, None] if "hbm_bytes_per_s" in drawn else 1.0
     fresh = case.input_tokens * (1 - case.workload.cache_hit_fraction)
-    tpot = (bounds_seconds(decode, rates)[0] / (efficiency * speed) + overhead) / gain
+    drawn_decode = {**decode, "hbm": np.asarray(decode["hbm"]) / speed}  # a bandwidth that is drawn moves its own term alone
+    tpot = (bounds_seconds(drawn_decode, rates)[0] / efficiency + overhead) / gain
     filled = fresh * bounds_seconds(prefill, rates)[0] / efficiency
     ttft = filled + overhead + 0 * batch
     allowed = (tpot <= _or_none(slo.tpot_s)) & (ttft <= _or_none(slo.ttft_s))

@@ -214,7 +214,7 @@ def _straggler_slowdown(inputs: dict) -> Answer:
 
 def _spares(inputs: dict) -> Answer:
     rate = job_rate(inputs)
-    nodes = -(-int(count("gpus", inputs["gpus"])) // int(count("gpus_per_node", inputs.get("gpus_per_node", 8))))
+    nodes = -(-int(count("gpus", inputs.get("gpus"))) // int(count("gpus_per_node", inputs.get("gpus_per_node", 8))))
     per_node = [r / nodes for r in (rate.per_s, rate.low, rate.high)]
     value, low, high = (float(reliability.spares_needed(nodes, r, to_base(inputs["repair_h"], "h"), inputs["availability"])) for r in per_node)
     return Answer("spares_needed", value, "count", rate.how, rate.grade, low, high, basis="hot spare nodes", note=rate.note)

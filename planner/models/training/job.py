@@ -46,7 +46,11 @@ class Work:
         return self.dense_params + self.expert_params + self.head_params
 
     def flops_per_token(self, passes: float = 3.0, causal: bool = True) -> float:
-        """FLOPs of training one token [FLOP/token]: passes x forward; with full attention where `causal` is False."""
+        """Return the FLOPs of training one token: passes x forward; with full attention where `causal` is False.
+
+        Parameters: passes [1], 3 or 4 with full recompute; causal. Returns: FLOP [FLOP/token]. Raises: nothing.
+        Validity: MTP left out. Error: conventions differ by 4 %. Source: 6 N + attention.
+        """
         attention = self.attention_flops * (1 if causal else 2)
         return passes * (self.linear_flops + self.expert_flops + attention + self.head_flops)
 
