@@ -87,12 +87,13 @@ class Carrier:
         self.kind, self.traits = kind, traits
         self._inverse = np.linalg.inv(covariance(kind, traits, traits) + noise(kind) ** 2 * np.eye(len(traits)))
         self._weight = self._inverse @ np.asarray(residuals, float)
+        self._own = np.sqrt(np.array([variance(kind, t) for t in traits]))
 
     def carried(self, wanted: Traits) -> tuple[float, float, int]:
-        """Return (mean [log], standard deviation [log], index of the run that shares most with the one wanted)."""
+        """Return (mean [log], standard deviation [log], index of the run most correlated with the one wanted)."""
         shared = covariance(self.kind, [wanted], self.traits)[0]
         left = variance(self.kind, wanted) - float(shared @ self._inverse @ shared)
-        return float(shared @ self._weight), float(np.sqrt(max(left, noise(self.kind) ** 2))), int(np.argmax(shared))
+        return float(shared @ self._weight), float(np.sqrt(max(left, noise(self.kind) ** 2))), int(np.argmax(shared / self._own))
 
     def shared(self, wanted: Traits, index: int) -> float:
         """Return the covariance of the run wanted with one of those known: 0 where they share nothing."""

@@ -13,6 +13,7 @@ from planner.facts.names import resolve_system
 
 FORMATS = {"BF16": "bf16", "FP16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "NVFP4": "nvfp4"}
 GPUS = {"A100": "a100-sxm", "A100-80GB": "a100-sxm"}
+A100_TFLOPS = 312.0  # the peak behind the printed MFU of those rows
 CHUNK_LAYERS = 4
 ROUNDED = 0.005  # tokens and FLOP rates of one row that differ by more than this: the finer printed FLOP rate is taken
 
@@ -146,6 +147,12 @@ def _step(row: dict[str, str], tokens: float) -> float | None:
     return flops if flops and ROUNDED < abs(flops / step - 1) < 6 * ROUNDED and "rounded" in _notes(row["source"]) else step
 
 
+def _flop_rate(row: dict[str, str]) -> float | None:
+    """Return the FLOP rate [TFLOP/s per GPU]; two rows of one table print one that contradicts their MFU: there the MFU counts."""
+    mfu = _number(row["mfu"])
+    return mfu * A100_TFLOPS if mfu and row["source"].startswith("MegaScale") else _number(row["tflops_per_gpu"])
+
+
 @cache
 def _notes(source: str) -> str:
     prefix = release_of(source).prefix
@@ -193,6 +200,6 @@ def _sorted() -> tuple[list[Run], list[tuple[str, str]]]:
             row["row_id"], row["source"], release_of(row["source"]), row["model"], GPUS.get(row["gpu_type"]) or resolve_system(row["gpu_type"]),
             FORMATS[row["precision"]], int(row["gpus"]), int(row["tp"]), int(row["pp"]), dp, int(row["cp"] or 1), int(row["ep"] or 1), chunks,
             int(row["fsdp"]) if row["fsdp"].isdigit() else 0, seq, batch, micro, row["recompute"] == "full", step,
-            _number(row["tflops_per_gpu"]), _number(row["mfu"]), _number(row["tokens_s_gpu"]),
+            _flop_rate(row), _number(row["mfu"]), _number(row["tokens_s_gpu"]),
             "lora" if " lora" in row["source"] else row["suggested_use"], row["note"], (*guessed, *(("vpp",) if open_chunks else ()))))
     return found, left

@@ -1,0 +1,274 @@
+"""Questions about training steps, layouts and the time and cost of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from planner.calibration import training as calibration
+from planner.calibration import training_estimate as estimates
+from planner.errors import Infeasible, InputError
+from planner.facts import catalog, training_models, training_runs
+from planner.models.training import job as jobs
+from planner.models.training import memory, search
+from planner.plan.answer import Answer
+from planner.questions import reliability
+from planner.questions.registry import Input, Question
+from planner.shapes import ModelShape
+from planner.specs import Rack
+from planner.units import count, fraction, positive
+
+FORMATS = {"bf16": "bf16", "fp16": "bf16", "bfloat16": "bf16", "fp8": "fp8", "fp8-cs": "fp8", "fp8-ds": "fp8", "fp8_cs": "fp8", "fp8_e4m3": "fp8",
+           "mxfp8": "mxfp8", "fp8-mx": "mxfp8", "fp8_mx": "mxfp8", "nvfp4": "nvfp4"}
+LAYOUT = {"tp": "tp", "tensor": "tp", "pp": "pp", "pipeline": "pp", "vpp": "vpp", "vp": "vpp", "virtual_stages": "vpp", "dp": "dp", "data": "dp",
+          "cp": "cp", "context": "cp", "ep": "ep", "expert": "ep", "fsdp": "fsdp"}
+TIGHT = 1.15  # a lower memory bound up to this much above HBM is said, not refused: offload may close it
+GRADE = "C"  # most rows are a vendor's own measurements
+
+
+def precision_of(value: object) -> str:
+    """Return the training format of a spelling. Raises: InputError for formats that are not trained in, and for the ambiguous "fp4"."""
+    text = str(value).strip().lower()
+    if text in FORMATS:
+        return FORMATS[text]
+    if text in ("fp4", "4bit"):
+        raise InputError("precision", value, "is ambiguous: nvfp4 or mxfp4")
+    raise InputError("precision", value, "must be bf16, fp8, mxfp8 or nvfp4")
+
+
+def layout_of(given: object) -> dict[str, int]:
+    """Return the parallel sizes that an object or a text such as "TP8 PP8 CP2" names. Raises: InputError."""
+    if isinstance(given, str):
+        words = re.findall(r"([A-Za-z]+)\s*=?\s*(\d+)", given)
+        if not words:
+            raise InputError("layout", given, "must be sizes such as {\"tp\": 8, \"pp\": 8}")
+        given = {name.lower(): int(size) for name, size in words}
+    if not isinstance(given, Mapping):
+        raise InputError("layout", given, "must be an object such as {\"tp\": 8, \"pp\": 8}")
+    found = {}
+    for key, value in given.items():
+        name = LAYOUT.get(str(key).lower())
+        if name is None:
+            raise InputError(f"layout.{key}", value, f"must be one of {', '.join(dict.fromkeys(LAYOUT.values()))}")
+        if value is None or value == "" or (name == "fsdp" and isinstance(value, bool)):
+            if value is True:
+                found["fsdp"] = -1
+            continue
+        found[name] = int(count(f"layout.{key}", value, 0 if name == "fsdp" else 1))
+    return found
+
+
+def _recompute(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    words = {"full": True, "all": True, "none": False, "selective": False, "selective+sp": False, "off": False, "": False, "none at 8k": False}
+    if str(value).lower() in words:
+        return words[str(value).lower()]
+    raise InputError("recompute", value, "must be full, selective or none")
+
+
+def _like(model: ModelShape, rack: Rack, release: training_runs.Release | None, tp: int, pp: int) -> training_runs.Run | None:
+    """Return a published run of the same release, model and system with these sizes, to fill in what is left open."""
+    if release is None:
+        return None
+    for run in training_runs.runs():
+        same = run.release.prefix == release.prefix and run.system == rack.name and (run.tp, run.pp) == (tp, pp)
+        if same and run.use == "calibration" and training_models.load(run.model).name == model.name:
+            return run
+    return None
+
+
+def case(inputs: Mapping) -> dict:
+    """Return a checked training case: shape, rack, layout, seq, batch, micro, precision, full, release and notes.
+
+    Raises: InputError for sizes that do not multiply to the GPU count or do not divide the batch; Infeasible where it cannot fit.
+    """
+    shape = training_models.load(inputs["model"])
+    rack = catalog.system_from(inputs["system"], inputs.get("profile"), inputs.get("gpu_watts"))
+    precision, notes = precision_of(inputs["precision"]), []
+    release = training_runs.release(inputs["release"]) if "release" in inputs else None
+    if release is None:
+        notes.append("release not given: the newest of the common code base")
+    seq = float(count("seq", inputs["seq"]))
+    batch = int(count("global_batch", inputs["global_batch"]))
+    full = _recompute(inputs["recompute"])
+    if "layout" not in inputs:
+        return _searched(inputs, shape, rack, precision, release, seq, batch, full, notes)
+    sizes = layout_of(inputs["layout"])
+    if "fsdp" in inputs and "fsdp" not in sizes:
+        sizes.update(layout_of({"fsdp": inputs["fsdp"]}))
+    gpus = int(count("gpus", inputs["gpus"])) if "gpus" in inputs else None
+    tp, pp, cp = (sizes.get(k, 1) for k in ("tp", "pp", "cp"))
+    if "dp" not in sizes:
+        if gpus is None:
+            raise InputError("gpus", None, "is required where the layout names no dp")
+        if gpus % (tp * pp * cp):
+            raise InputError("layout", f"tp x pp x cp = {tp} x {pp} x {cp} = {tp * pp * cp}", f"must divide the GPU count, {gpus:,}")
+        sizes["dp"] = gpus // (tp * pp * cp)
+    like = _like(shape, rack, release, tp, pp)
+    if "vpp" not in sizes and pp > 1:
+        sizes["vpp"] = like.vpp if like else 1
+        notes.append(f"vpp not given: {sizes['vpp']}" + (f", as run {like.row}" if like else ""))
+    if sizes.get("fsdp") == -1:
+        sizes["fsdp"] = sizes["dp"] * cp
+    layout = jobs.TrainingLayout(**sizes)
+    micro = _micro_batch(inputs, sizes["dp"], batch, like, pp, notes)
+    job = jobs.work(shape, seq)
+    jobs.check(job, layout, batch, micro, gpus)
+    _memory(job, layout, batch, micro, full, rack, notes)
+    return {"shape": shape, "rack": rack, "layout": layout, "seq": seq, "batch": batch, "micro": micro, "precision": precision, "full": full,
+            "release": release, "notes": notes}
+
+
+def _micro_batch(inputs: Mapping, dp: int, batch: int, like: training_runs.Run | None, pp: int, notes: list[str]) -> int:
+    if "micro_batch" in inputs:
+        return int(count("micro_batch", inputs["micro_batch"]))
+    if batch % dp:
+        raise InputError("global_batch", batch, f"must be a multiple of dp = {dp}")
+    micro = like.micro_batch if like and batch // dp % like.micro_batch == 0 else 1 if pp > 1 else max(m for m in (1, 2, 4) if batch // dp % m == 0)
+    notes.append(f"micro_batch not given: {micro}")
+    return micro
+
+
+def _memory(job: jobs.Work, layout: jobs.TrainingLayout, batch: int, micro: int, full: bool, rack: Rack, notes: list[str]) -> None:
+    lower, upper = (float(v) for v in memory.memory_bounds(job, layout, batch, micro, full))
+    room = rack.accelerator.hbm_bytes
+    if lower > TIGHT * room:
+        raise Infeasible("memory", f"{layout.label} needs at least {lower / 1e9:,.0f} GB a GPU and {rack.label} has {room / 1e9:,.0f} GB",
+                         "more pipeline, tensor or expert parallelism, or fsdp")
+    if upper > room:
+        notes.append(f"fits only with recompute or offload: {lower / 1e9:,.0f} to {upper / 1e9:,.0f} GB a GPU of {room / 1e9:,.0f}")
+
+
+def _searched(inputs: Mapping, shape: ModelShape, rack: Rack, precision: str, release: training_runs.Release | None, seq: float, batch: int,
+              full: bool, notes: list[str]) -> dict:
+    if "gpus" not in inputs:
+        raise InputError("gpus", None, "is required where no layout is given")
+    job = jobs.work(shape, seq)
+    kept, _ = calibration.priors()["kept_fraction", ""]
+    eff = estimates.efficiency(rack, precision, not job.experts, release)
+    found = search.search(job, calibration.machine(rack, precision), eff, inputs["gpus"], batch, kept, passes=4.0 if full else 3.0, best=1)[0]
+    notes.append(f"layout searched: {found.layout.label}, micro-batch {found.micro_batch}")
+    return {"shape": shape, "rack": rack, "layout": found.layout, "seq": seq, "batch": batch, "micro": found.micro_batch, "precision": precision,
+            "full": full, "release": release, "notes": notes}
+
+
+def estimate(given: Mapping) -> estimates.StepEstimate:
+    """Return the step of a checked case."""
+    return estimates.estimate(given["shape"], given["rack"], given["layout"], given["seq"], given["batch"], given["micro"], given["precision"],
+                              given["full"], given["release"])
+
+
+def _quantity(inputs: Mapping, given: Mapping, found: estimates.StepEstimate) -> tuple[float, str, str]:
+    """Return (value at the estimate, unit, basis) of the quantity asked for."""
+    quantity = {"step_seconds": "step_s", "step": "step_s", "tokens_s_gpu": "tokens_per_s_per_gpu", "tflops": "tflops_per_gpu"}.get(
+        inputs["quantity"], inputs["quantity"])
+    rate = found.tokens_per_s_per_gpu
+    if quantity == "step_s":
+        return found.seconds, "s", "one optimizer step"
+    if quantity == "tokens_per_s_per_gpu":
+        return rate, "tok/s/GPU", "trained tokens over all GPUs of the job"
+    if quantity == "tokens_per_s":
+        return rate * found.gpus, "tok/s", "trained tokens of the job"
+    if quantity in ("tflops_per_gpu", "mfu"):
+        name = str(inputs["convention"])
+        flops, said = estimates.convention(given["shape"], str(inputs["model"]), given["seq"], found.nearest, name)
+        if quantity == "tflops_per_gpu":
+            return rate * flops, "FLOP/s", f"per GPU; {said}"
+        peak = calibration.machine(given["rack"], given["precision"]).peak_flops_per_s
+        near = next((r for r in training_runs.runs() if r.row == found.nearest and r.mfu and r.precision == given["precision"]), None)
+        if name == "as_printed" and near and near.tokens_per_s_gpu and training_models.load(near.model).name == given["shape"].name:
+            return rate * near.mfu / near.tokens_per_s_gpu, "fraction", f"as printed by {near.source}"
+        return rate * flops / peak, "fraction", f"of the dense {given['precision']} peak, {peak / 1e12:,.0f} TFLOP/s; {said}"
+    if quantity in found.parts:
+        return found.parts[quantity], "s", f"part of the step: {quantity}"
+    raise InputError("quantity", inputs["quantity"], "must be step_s, tokens_per_s_per_gpu, tokens_per_s, tflops_per_gpu, mfu, or a part: "
+                     + ", ".join(found.parts))
+
+
+def _training_step(inputs: dict) -> Answer:
+    given = case(inputs)
+    found = estimate(given)
+    value, unit, basis = _quantity(inputs, given, found)
+    reach = found.high / found.seconds
+    notes = [*given["notes"], *found.notes, f"nearest published run {found.nearest}" if found.nearest else "no like run is published"]
+    return Answer("training_step", value, unit, found.how, GRADE if found.how == "modelled" else "P", value / reach, value * reach,
+                  basis=f"{basis}; {given['layout'].label}", limit=found.limit, note="; ".join(notes))
+
+
+def _time_to_train(inputs: dict) -> Answer:
+    good, said = 1.0, "without failures"
+    if "step_s" in inputs:
+        step = float(positive("step_s", inputs["step_s"]))
+        low = high = step
+        how, grade, notes, gpus = "modelled", "P", ["step time as given"], inputs.get("gpus")
+        per_step = float(count("global_batch", inputs["global_batch"])) * float(count("seq", inputs["seq"])) if "tokens" in inputs else 0.0
+    else:
+        for name in ("system", "model", "precision", "seq", "global_batch"):
+            if name not in inputs:
+                raise InputError(name, None, "is required (or step_s)")
+        given = case(inputs)
+        found = estimate(given)
+        step, low, high, how, per_step, gpus = found.seconds, found.low, found.high, found.how, found.tokens, found.gpus
+        grade, notes = (GRADE if how == "modelled" else "P"), [*given["notes"], *found.notes]
+    if "steps" in inputs:
+        steps = float(positive("steps", inputs["steps"]))
+    elif "tokens" in inputs:
+        steps = float(np.ceil(float(positive("tokens", inputs["tokens"])) / per_step))
+    else:
+        raise InputError("tokens", None, "is required (or steps)")
+    if "goodput" in inputs:
+        good, said = float(fraction("goodput", inputs["goodput"], zero=False)), "goodput as given"
+    elif "population" in inputs or "failure_rate" in inputs:
+        wanted = {k: v for k, v in inputs.items() if k in reliability.RATE or k in reliability.TIMES}
+        answer = next(q for q in reliability.QUESTIONS if q.name == "goodput").ask({**wanted, "gpus": gpus})
+        good, said = float(answer.value), f"goodput {answer.value:.3f}; {answer.note}"
+    value, low, high = (s * steps / good for s in (step, low, high))
+    notes += [f"{steps:,.0f} steps of {step:,.4g} s; {said}"]
+    if inputs["quantity"] == "gpu_hours":
+        return Answer("time_to_train", value * gpus / 3600, "h", how, grade, low * gpus / 3600, high * gpus / 3600, basis="GPU-hours",
+                      note="; ".join(notes))
+    if inputs["quantity"] == "cost":
+        if "usd_per_gpu_hour" not in inputs:
+            raise InputError("usd_per_gpu_hour", None, "is required for the cost: there is no default price")
+        price = float(positive("usd_per_gpu_hour", inputs["usd_per_gpu_hour"]))
+        value, low, high = (v * gpus / 3600 * price for v in (value, low, high))
+        return Answer("time_to_train", value, "USD", how, grade, low, high, basis="GPU-hours x price", note="; ".join(notes))
+    if inputs["quantity"] != "time":
+        raise InputError("quantity", inputs["quantity"], "must be time, gpu_hours or cost")
+    return Answer("time_to_train", value, "s", how, grade, low, high, basis="wall clock, training steps only (evaluation apart)",
+                  note="; ".join(notes))
+
+
+STEP = {
+    "system": Input("catalogue name, any spelling, or an object", required=True, structured=True, also={"gpu_type": "", "gpu": ""}),
+    "profile": Input("named profile where the system has two"),
+    "gpu_watts": Input("another power setting", "W"),
+    "gpus": Input("GPUs of the job; checked against the layout", "count", also={"num_gpus": "", "n_gpus": ""}),
+    "model": Input("catalogue name, a name of the training tables, a config.json or its content", required=True, structured=True),
+    "layout": Input("{tp, pp, vpp, dp, cp, ep, fsdp} or \"TP8 PP8 CP2\"; dp follows from gpus; absent: searched", structured=True),
+    "seq": Input("sequence length", "tokens", required=True, also={"seq_len": "", "sequence": "", "seq_length": "", "seq_tokens": ""}),
+    "global_batch": Input("sequences a step", "count", required=True, also={"gbs": "", "global_batch_size": ""}),
+    "micro_batch": Input("sequences a micro-batch", "count", also={"mbs": "", "micro_batch_size": "", "mb": ""}),
+    "precision": Input("bf16, fp8, mxfp8 or nvfp4", required=True, also={"format": "", "dtype": ""}),
+    "recompute": Input("full, selective or none", default="selective"),
+    "fsdp": Input("shard width of the weights, true for all of dp x cp, 0 for none"),
+    "release": Input("software, such as \"Megatron-Bridge 26.04.01\", \"MLPerf v5.0\", \"dgxc-benchmarking 25.05\"",
+                     also={"source": "", "software": ""}),
+}
+PRICE = Input("USD for one GPU-hour", also={"gpu_hour_usd": "", "price": ""})
+MORE = {k: v for k, v in {**reliability.RATE, **reliability.TIMES}.items() if k not in ("gpus", "days")}
+
+QUESTIONS = (
+    Question("training_step", "Time, rate and efficiency of one training step", "s", "planner.calibration.training_estimate.estimate",
+             {**STEP, "quantity": Input("step_s, tokens_per_s_per_gpu, tokens_per_s, tflops_per_gpu, mfu, or a part of the step", default="step_s"),
+              "convention": Input("FLOP of a token: as_printed, causal, full or hardware", default="as_printed")}, _training_step),
+    Question("time_to_train", "Time or cost to train on a number of tokens", "s", "planner.calibration.training_estimate.estimate",
+             {**{k: Input(v.meaning, v.unit, False, v.default, v.structured, v.also) for k, v in STEP.items()}, **MORE,
+              "tokens": Input("tokens to train on", "tokens", also={"tokens_b": "billion", "train_tokens": ""}),
+              "steps": Input("optimizer steps instead", "count"), "step_s": Input("a measured step instead of the model", "s"),
+              "goodput": Input("share of the time that ends in kept work"), "usd_per_gpu_hour": PRICE,
+              "quantity": Input("time, gpu_hours or cost", default="time")}, _time_to_train),
+)
