@@ -98,7 +98,14 @@ def fabric_rows() -> list[dict]:
     return rows
 
 
-TABLES = {"plan.csv": plan_rows, "residency.csv": residency_rows, "fabric.csv": fabric_rows}
+def goodput_rows() -> list[dict]:
+    """Return goodput of every published population at 72 to 131,072 GPUs: exact parts and the first-order formula."""
+    from planner.views.training_and_goodput import goodput_rows as rows
+
+    return rows()
+
+
+TABLES = {"plan.csv": plan_rows, "residency.csv": residency_rows, "fabric.csv": fabric_rows, "goodput.csv": goodput_rows}
 
 
 def text(rows: list[dict]) -> str:

@@ -14,6 +14,7 @@ from planner.errors import InputError
 from planner.facts import training_models, training_runs
 from planner.facts.training_runs import Release
 from planner.models.training.job import Efficiency, TrainingLayout, Work, check, work
+from planner.models.training.search import Found, search
 from planner.models.training.step import step_parts
 from planner.shapes import ModelShape
 from planner.specs import Rack
@@ -143,6 +144,15 @@ def estimate(shape: ModelShape, rack: Rack, layout: TrainingLayout, seq_tokens: 
     reach = float(np.exp(Z90 * spread))
     return StepEstimate(seconds, seconds / reach, seconds * reach, parts, int(layout.gpus), float(global_batch) * job.seq_tokens, spread, how,
                         tuple(notes), nearest)
+
+
+def best_layouts(shape: ModelShape, rack: Rack, gpus: int, seq_tokens: float, global_batch: int, precision: str, full_recompute: bool = False,
+                 release: Release | None = None, best: int = 5) -> list[Found]:
+    """Return the fastest layouts that fit, fastest first, by the fitted equations. Raises: as `search` and `estimate`."""
+    job = work(shape, seq_tokens)
+    kept, _ = training.priors()["kept_fraction", ""]
+    eff = efficiency(rack, precision, not job.experts, release)
+    return search(job, training.machine(rack, precision), eff, gpus, global_batch, kept, passes=4.0 if full_recompute else 3.0, best=best)
 
 
 def convention(shape: ModelShape, model: str, seq_tokens: float, nearest: str, name: str = "as_printed") -> tuple[float, str]:

@@ -12,7 +12,7 @@ from planner.calibration import training_estimate as estimates
 from planner.errors import Infeasible, InputError
 from planner.facts import catalog, training_models, training_runs
 from planner.models.training import job as jobs
-from planner.models.training import memory, search
+from planner.models.training import memory
 from planner.plan.answer import Answer
 from planner.questions import reliability
 from planner.questions.registry import Input, Question
@@ -146,10 +146,7 @@ def _searched(inputs: Mapping, shape: ModelShape, rack: Rack, precision: str, re
               full: bool, notes: list[str]) -> dict:
     if "gpus" not in inputs:
         raise InputError("gpus", None, "is required where no layout is given")
-    job = jobs.work(shape, seq)
-    kept, _ = calibration.priors()["kept_fraction", ""]
-    eff = estimates.efficiency(rack, precision, not job.experts, release)
-    found = search.search(job, calibration.machine(rack, precision), eff, inputs["gpus"], batch, kept, passes=4.0 if full else 3.0, best=1)[0]
+    found = estimates.best_layouts(shape, rack, inputs["gpus"], seq, batch, precision, full, release, 1)[0]
     notes.append(f"layout searched: {found.layout.label}, micro-batch {found.micro_batch}")
     return {"shape": shape, "rack": rack, "layout": found.layout, "seq": seq, "batch": batch, "micro": found.micro_batch, "precision": precision,
             "full": full, "release": release, "notes": notes}
