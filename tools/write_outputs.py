@@ -105,7 +105,15 @@ def goodput_rows() -> list[dict]:
     return rows()
 
 
-TABLES = {"plan.csv": plan_rows, "residency.csv": residency_rows, "fabric.csv": fabric_rows, "goodput.csv": goodput_rows}
+def break_even_rows() -> list[dict]:
+    """Return the price at which Vera Rubin costs as much a token as GB300: every kind, model, scenario and basis."""
+    from planner.sensitivity import pricing
+
+    return pricing.rows()
+
+
+TABLES = {"plan.csv": plan_rows, "residency.csv": residency_rows, "fabric.csv": fabric_rows, "goodput.csv": goodput_rows,
+          "break_even.csv": break_even_rows}
 
 
 def text(rows: list[dict]) -> str:

@@ -180,6 +180,23 @@ def best(case: Case) -> Throughput:
     return Throughput(first.layout, batch, per_gpu, **chosen, lower=lower, upper=upper, parts=parts, limit=_limit(case, first, rates))
 
 
+def reach_of(case: Case, chosen: list[Layout] | None = None) -> tuple[list[Layout], np.ndarray]:
+    """Return layouts and the output tokens per deployed GPU that each reaches over the draws (layouts, n) [1/s], 0 where it misses the SLO.
+
+    Parameters: case; chosen, layouts to look at (absent: all that fit). Layouts without room for one sequence are left out. Raises: Infeasible.
+    """
+    rates, found = _rates(case), []
+    for layout in chosen if chosen is not None else layouts(case):
+        try:
+            found.append((layout, _reach(case, layout, rates).per_gpu))
+        except Infeasible:
+            continue
+    if not found:
+        raise Infeasible("kv_cache", "no layout holds one sequence", "a shorter context, a smaller KV format or more HBM")
+    reached, table = zip(*found, strict=True)
+    return list(reached), np.array(table)
+
+
 def _at_pick(first: _Reached) -> dict:
     return {k: float(np.ravel(v)[min(first.pick[0], np.size(v) - 1)]) for k, v in first.decode.items()}
 
