@@ -133,8 +133,8 @@ def takeaway(model: str, scenario: str) -> str:
     lines = [f"{NAMES[model]}, {scenario}: Vera Rubin costs as much a token as GB300 at {digits(p.value)} USD per GPU-hour "
              f"({digits(p.low)} to {digits(p.high)}) with the throughput ratio by {b}; grade {p.grade}" for b, p in by.items()]
     claimed, bound = by["claim"], by["model"]
-    lines.append(f"No provider lists a price. At an analyst's {digits(claimed.analyst)} USD it is cheaper a token in {claimed.chance:.0%} of draws by "
-                 f"the claim, in {bound.chance:.0%} by the plan's bounds")
+    lines.append(f"No provider lists a price. At an analyst's {digits(claimed.analyst)} USD it is cheaper a token in {claimed.chance:.0%} of draws "
+                 f"by the claim, in {bound.chance:.0%} by the plan's bounds")
     return "\n".join(lines)
 
 
@@ -148,7 +148,10 @@ def prices_table() -> pd.DataFrame:
 
 def estimates_check() -> pd.DataFrame:
     """Return the analyst's rental price over own cost, by system and table date: the kW behind them change between dates and are never mixed."""
-    rows = [{"System": r["gpu"], "Table": r["table_date"], "Own, hyperscaler": r["usd_gpu_hr_hyperscaler_own"],
-             "Rental, 3 years": r["usd_gpu_hr_rental_3yr"], "Rental over own": digits(float(r["usd_gpu_hr_rental_3yr"]) / float(r["usd_gpu_hr_hyperscaler_own"]))}
-            for r in table("power_and_price_estimates.csv") if r["gpu"] in ("gb200", "gb300", "b300", "vr200") and r["usd_gpu_hr_rental_3yr"]]
+    rows = []
+    for r in table("power_and_price_estimates.csv"):
+        own, rental = r["usd_gpu_hr_hyperscaler_own"], r["usd_gpu_hr_rental_3yr"]
+        if r["gpu"] in ("gb200", "gb300", "b300", "vr200") and rental:
+            rows.append({"System": r["gpu"], "Table": r["table_date"], "Own, hyperscaler": own, "Rental, 3 years": rental,
+                         "Rental over own": digits(float(rental) / float(own))})
     return pd.DataFrame(rows).set_index("System").rename_axis(None)
