@@ -77,6 +77,29 @@ def _updates() -> tuple[np.ndarray, np.ndarray]:
     return np.array(sizes), np.array(seconds)
 
 
+def _overlapped() -> Constant:
+    """Return GPU-seconds of the one published asynchronous step over those of the same model's synchronous one."""
+    row = next(r for r in table("checkpoint_rl.csv") if r["kind"] == "rl_step_time" and "off-policy" in r["system"])
+    shape, system = training_models.load(NAMES[row["model"].lower()]), resolve_system(row["gpu_type"])
+    same = next(r for r in steps() if r.shape.name == shape.name and r.system == system)
+    ratio = float(row["value"]) * float(row["gpus"]) / (same.step_seconds * same.gpus)
+    return Constant("asynchronous_gpu_seconds", "", ratio, 0.6 * ratio, 1.4 * ratio, "ratio", 1, SOURCE, f"{row['id']} over {same.row}: one pair")
+
+
+def asynchronous_step(shape: ModelShape, system: str, gpus: float, responses: float, mean_tokens: float) -> tuple[float, float, float, str]:
+    """Return (value, low, high) [s] and the row it rests on: the GPU-seconds of the model's published synchronous step, spread over the GPUs.
+
+    Overlap removes the fixed time and the tail from the step's length, not from the GPUs' bill. Raises: InputError without such a step.
+    """
+    same = [r for r in steps() if r.shape.name == shape.name and r.system == system]
+    if not same:
+        raise InputError("model", shape.name, f"has no published step on {system}: give the phases of an asynchronous step")
+    base = min(same, key=lambda r: r.step_seconds * r.gpus)
+    ratio = constant("rl", "asynchronous_gpu_seconds")
+    scale = base.step_seconds * base.gpus * responses * mean_tokens / (base.responses * base.mean_tokens) / gpus
+    return scale * ratio.value, scale * ratio.low, scale * ratio.high, base.row
+
+
 def fit() -> list[Constant]:
     """Return the constants of the steps and of the weight updates, and the error of each step left out."""
     runs = list(steps())
@@ -92,6 +115,7 @@ def fit() -> list[Constant]:
     found += [Constant("left_out_error", r.row, e, -1.28 * spread, 1.28 * spread, "1", 1, SOURCE, "one step left out at a time")
               for r, e in zip(runs, errors, strict=True)]
     found.append(Constant("left_out_median", "", float(np.median(np.abs(errors))), 0.0, spread, "1", len(runs), SOURCE, "high: root mean square"))
+    found.append(_overlapped())
     sizes, seconds = _updates()
     line = nnls(np.array([np.ones(len(sizes)), sizes]).T / seconds[:, None], np.ones(len(sizes)))[0]
     worst = float(np.abs((line[0] + line[1] * sizes) / seconds - 1).max())

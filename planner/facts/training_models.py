@@ -10,6 +10,7 @@ from planner.errors import InputError
 from planner.facts import modelcards
 from planner.facts.files import table
 from planner.shapes import Attention, ModelShape, Weight
+from planner.units import count
 
 # names as the training tables print them -> the catalogue's model of the same shape
 PRINTED = {"llama3.1_405b": "meta-llama/Meta-Llama-3.1-405B", "llama3_70b": "meta-llama/Meta-Llama-3.1-70B",
@@ -38,11 +39,17 @@ def names() -> list[str]:
     return [r["model"] for r in table("training_models.csv") if r["hidden"]]
 
 
+SIZES = ("hidden", "layers", "heads", "kv_heads", "head_dim", "ffn", "ffn_matrices", "vocab", "seq", "tied_embeddings")
+
+
 def load(model: str | Mapping | Path) -> ModelShape:
     """Return the shape of a model by its name in the training tables, or any name, path or content that `modelcards.load` takes.
 
-    Raises: InputError for a name that neither knows.
+    An object may carry the sizes of a row of data/training_models.csv instead (hidden, layers, heads, ffn, vocab, ...). Raises: InputError
+    for a name that neither knows, or sizes that are not whole numbers.
     """
+    if isinstance(model, Mapping) and "hidden" in model and "layers" in model:
+        return _from_sizes(model)
     if isinstance(model, str):
         folded = _folded(model)
         if folded in _tabled():
@@ -68,10 +75,31 @@ def printed_flops_per_token(model: str, seq_tokens: float) -> tuple[float, str] 
     return None
 
 
+def _from_sizes(model: Mapping) -> ModelShape:
+    """Return the shape of a user's own sizes: as many KV heads as heads, 4 x hidden wide, two matrices, tied, where they are left out."""
+    given = {k: v for k, v in model.items() if k in SIZES and v not in (None, "")}
+    for name in ("heads", "vocab"):
+        if name not in given:
+            raise InputError(f"model.{name}", None, "is required beside hidden and layers")
+    for name, value in given.items():
+        count(f"model.{name}", int(value) if isinstance(value, str) and value.isdigit() else value, 0)
+    if int(given["hidden"]) % int(given["heads"]) and "head_dim" not in given:
+        raise InputError("model.heads", given["heads"], f"must divide hidden ({given['hidden']}), or head_dim must be given")
+    plain = {"kv_heads": given["heads"], "head_dim": int(given["hidden"]) // int(given["heads"]), "ffn": 4 * int(given["hidden"]),
+             "ffn_matrices": 2, "seq": 2048, "tied_embeddings": 1}
+    words = {"model": str(model.get("name") or model.get("model") or "own model"), "positions": str(model.get("positions") or "learned"),
+             "source": "the user's own sizes"}
+    return _shape({**words, **{k: str(v) for k, v in {**plain, **given}.items()}})
+
+
 @cache
 def _built(folded: str) -> ModelShape:
-    """Return the ModelShape of a row of the table: attention, a feed-forward of two or three matrices, embeddings."""
-    row = _tabled()[folded]
+    """Return the ModelShape of a row of the table."""
+    return _shape(_tabled()[folded])
+
+
+def _shape(row: Mapping[str, str]) -> ModelShape:
+    """Return attention, a feed-forward of two or three matrices and embeddings as a ModelShape."""
     hidden, layers, heads, kv, dim, ffn, vocab = (int(row[k]) for k in ("hidden", "layers", "heads", "kv_heads", "head_dim", "ffn", "vocab"))
     if kv > heads or heads % kv:
         raise InputError("kv_heads", kv, f"must divide heads ({heads})", "data/training_models.csv")

@@ -14,7 +14,7 @@ from planner.facts.names import resolve_system
 FORMATS = {"BF16": "bf16", "FP16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "NVFP4": "nvfp4"}
 GPUS = {"A100": "a100-sxm", "A100-80GB": "a100-sxm"}
 A100_TFLOPS = 312.0  # the peak behind the printed MFU of those rows
-CHUNK_LAYERS = 4
+CHUNK_LAYERS = 2  # with four layers the usual chunk among the layouts that state theirs
 ROUNDED = 0.005  # tokens and FLOP rates of one row that differ by more than this: the finer printed FLOP rate is taken
 
 
@@ -83,7 +83,9 @@ def release_of(source: str) -> Release:
 
 def release(name: str) -> Release:
     """Return a release by its name, a spelling ("26.04", "MLPerf v5.0") or a whole source string. Raises: InputError naming them."""
-    text = " ".join(str(name).strip().lower().split()).replace(" pretrain", "").replace(" lora", "")
+    text = " ".join(str(name).strip().lower().split()).replace(" pretrain", "")
+    if "lora" in text.split():
+        raise InputError("release", name, "is low-rank fine-tuning, without weight gradients: only training of all weights is modelled")
     for item in releases():
         if text == item.prefix.lower() or text in item.spellings:
             return item
@@ -124,7 +126,7 @@ def _chunks(row: dict[str, str]) -> tuple[int, bool]:
     """Return (virtual stages, whether guessed) of a row.
 
     Blank means none, unless the note says interleaved, or that pipeline messages overlap, which only an interleaved schedule does: then
-    chunks of about four layers, as in most layouts of the table.
+    chunks of about two layers.
     """
     pp = int(row["pp"])
     if row["vpp"]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from planner.errors import InputError
 from planner.plan.answer import Answer
 from planner.units import convert, number
@@ -37,7 +39,8 @@ class Input:
         elif isinstance(value, str) and (found := _QUANTITY.fullmatch(value.strip())):
             value, unit = float(found[1]), found[2]
         if unit and unit != self.unit and isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(convert(number(name, value), unit, self.unit))
+            with np.errstate(over="ignore"):
+                return float(convert(number(name, value), unit, self.unit))
         return value
 
 
@@ -72,7 +75,8 @@ class Question:
             if spec.required and inputs.get(name) is None:
                 raise InputError(f"{self.name}.{name}", None, f"is required ({spec.meaning})")
         given = {name: value for name, value in inputs.items() if value is not None}
-        return self.answer({**{n: s.default for n, s in self.inputs.items() if s.default is not None}, **given})
+        with np.errstate(over="ignore", invalid="ignore"):  # absurd sizes end as an infinity, which an Answer refuses by name
+            return self.answer({**{n: s.default for n, s in self.inputs.items() if s.default is not None}, **given})
 
     def _own_names(self, inputs: Mapping[str, object]) -> dict[str, object]:
         """Return the inputs under this question's own names and units."""

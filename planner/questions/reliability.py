@@ -13,7 +13,7 @@ from planner.errors import Infeasible, InputError
 from planner.models import reliability, stragglers
 from planner.plan.answer import Answer, exact, weakest
 from planner.questions.registry import Input, Question
-from planner.units import UNITS, count, fraction, nonnegative, positive, to_base
+from planner.units import UNITS, count, fraction, nonnegative, number, positive, to_base
 
 DAY = 86400.0
 SIMULATION_ERROR = 0.01  # what the docstring of goodput_fraction states and its test asserts
@@ -75,6 +75,8 @@ def _given_rate(inputs: Mapping) -> tuple[float, str, str] | None:
         if not found:
             raise InputError("failure_rate", given, "must be a number, per node-day unless it says otherwise")
         given, words = float(found[1]), found[2]
+    if isinstance(given, (list, tuple)):
+        raise InputError("failure_rate", given, "must be one number")
     words = words or str(inputs.get("failure_rate_unit", ""))
     label = str(inputs.get("population", ""))
     if not words and _RATE.fullmatch(label.strip().lower().replace("8-gpu ", "").replace("1/", "/", 1)) and label.lower() != "shared":
@@ -216,11 +218,15 @@ def _spares(inputs: dict) -> Answer:
     rate = job_rate(inputs)
     nodes = -(-int(count("gpus", inputs.get("gpus"))) // int(count("gpus_per_node", inputs.get("gpus_per_node", 8))))
     per_node = [r / nodes for r in (rate.per_s, rate.low, rate.high)]
-    value, low, high = (float(reliability.spares_needed(nodes, r, to_base(inputs["repair_h"], "h"), inputs["availability"])) for r in per_node)
+    repair = to_base(number("repair_h", inputs["repair_h"], 0.0, 1e6), "h")
+    value, low, high = (float(reliability.spares_needed(nodes, r, repair, inputs["availability"])) for r in per_node)
     return Answer("spares_needed", value, "count", rate.how, rate.grade, low, high, basis="hot spare nodes", note=rate.note)
 
 
 def _to_buy(inputs: dict) -> Answer:
+    for name in ("false_reject", "escape"):
+        if inputs[name] == []:
+            raise InputError(name, [], "must be one rate, or one a stage")
     chain = stragglers.screening(inputs["slow_fraction"], inputs["false_reject"], inputs["escape"])
     racks = stragglers.units_to_buy(count("in_service", inputs["in_service"]), chain["pass_fraction"], inputs["confidence"])
     note = f"{float(chain['slow_in_service']):.2%} of those in service are slow; {float(chain['pass_fraction']):.2%} pass"

@@ -17,7 +17,7 @@ from planner.units import count, nonnegative, positive
 PHASE_INPUTS = {"rollout": "rollout_s", "reward": "reward_s", "logprobs": "logprobs_s", "train": "train_s", "weight_sync": "sync_s",
                 "checkpoint": "checkpoint_s"}
 MODES = {"sync": "synchronous", "synchronous": "synchronous", "on-policy": "synchronous", "async": "asynchronous",
-         "asynchronous": "asynchronous", "off-policy": "asynchronous"}
+         "8-off-policy": "asynchronous", "asynchronous": "asynchronous", "off-policy": "asynchronous"}
 
 
 def _asked(name: str, inputs: Mapping) -> Answer:
@@ -100,15 +100,25 @@ def _published(inputs: Mapping) -> Answer:
                   note=f"{note}; fitted to ten published steps of three models, left-out error 14 %")
 
 
+def _overlapped(inputs: Mapping) -> Answer:
+    """A whole asynchronous step from the model, GPUs and lengths: one published pair says what overlap saves."""
+    shape, system = training_models.load(inputs["model"]), catalog.resolve_system(inputs["system"])
+    responses, mean, _ = _lengths(inputs)
+    value, low, high, row = calibrated.asynchronous_step(shape, system, float(count("gpus", inputs["gpus"])), responses, mean)
+    return Answer("rl_step", value, "s", "extrapolated", "P", low, high, limit="work", basis="asynchronous, pools balanced, samples some updates old",
+                  note=f"GPU-seconds of published step {row} spread over the GPUs; the saving rests on one published pair")
+
+
 def _rl_step(inputs: dict) -> Answer:
     mode = MODES.get(str(inputs["mode"]).lower())
     if mode is None:
         raise InputError("mode", inputs["mode"], "must be synchronous or asynchronous")
     own = ("rollout_s", "train_s", "training", "serving", "tokens_per_s_per_gpu")
     if "model" in inputs and not any(k in inputs for k in own):
-        if mode != "synchronous":
-            raise InputError("mode", mode, "is not validated from the model alone: give the phases, or synchronous")
-        return _published(inputs)
+        for name in ("system", "gpus", "responses", "mean_tokens"):
+            if name not in inputs:
+                raise InputError(name, None, "is required for a whole step from the model (or give the phases)")
+        return _published(inputs) if mode == "synchronous" else _overlapped(inputs)
     low, high, note = _rollout(inputs)
     train, sync = _train(inputs), _sync(inputs)
     reward, logprobs, checkpoint = (float(nonnegative(n, inputs[n])) if n in inputs else 0.0 for n in ("reward_s", "logprobs_s", "checkpoint_s"))

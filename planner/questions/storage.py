@@ -121,7 +121,7 @@ def _hit_rate(inputs: dict) -> Answer:
 
 
 def _read_rate(inputs: dict) -> Answer:
-    limit = inputs.get("gpu_limit_bytes_per_s", float("inf"))
+    limit = float(positive("gpu_limit_bytes_per_s", inputs["gpu_limit_bytes_per_s"])) if "gpu_limit_bytes_per_s" in inputs else float("inf")
     value = float(storage.read_bytes_per_s(inputs["hit_fraction"], inputs["hit_bytes_per_s"], inputs["miss_bytes_per_s"], limit))
     lower = min(float(inputs["miss_bytes_per_s"]), float(inputs["hit_bytes_per_s"]), value)
     return Answer("object_read_rate", value, "B/s", "modelled", "P", lower=lower, upper=min(float(inputs["hit_bytes_per_s"]), float(limit)),

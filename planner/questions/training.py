@@ -52,10 +52,13 @@ def layout_of(given: object) -> dict[str, int]:
         name = LAYOUT.get(str(key).lower())
         if name is None:
             raise InputError(f"layout.{key}", value, f"must be one of {', '.join(dict.fromkeys(LAYOUT.values()))}")
-        if value is None or value == "" or (name == "fsdp" and isinstance(value, bool)):
-            if value is True:
-                found["fsdp"] = -1
+        if (name == "fsdp" and str(value).lower() in ("true", "false", "none", "zero-1", "zero-2")) or str(value).lower().startswith("zero-2"):
+            found[name] = -1 if str(value).lower() == "true" else 0  # ZeRO-1 and 2 shard state and gradients, not the weights
             continue
+        if value is None or value == "":
+            continue
+        if isinstance(value, (list, tuple, Mapping)):
+            raise InputError(f"layout.{key}", value, "must be one whole number")
         found[name] = int(count(f"layout.{key}", value, 0 if name == "fsdp" else 1))
     return found
 
