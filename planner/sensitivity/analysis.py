@@ -252,7 +252,7 @@ def _scores(inputs: Mapping[str, Distribution], names: list[str], drawn: Mapping
 def _alone(at, place: int, size: int, wanted: float, edge: float, today: float, item: Distribution) -> Needed:
     if today >= wanted:
         return Needed(item.value, 0.5)
-    grid = np.linspace(-edge, edge, 401)
+    grid = np.linspace(-edge, edge, 201)
     z = np.zeros((len(grid), size))
     z[:, place] = grid
     good = np.flatnonzero(at(z) >= wanted)
@@ -285,7 +285,7 @@ def _shrunk(at, z: np.ndarray, wanted: float) -> np.ndarray:
     steps = np.linspace(0, 1, 65)
     size, step = len(z), 1.0
     z = z * steps[np.flatnonzero(at(steps[:, None] * z) >= wanted)[0]]
-    while step > 1e-3:
+    while step > 4e-3:
         moves = np.concatenate([np.eye(size), -np.eye(size)]) * step
         moves = np.concatenate([moves, (moves[:, None, :] + moves[None, :, :]).reshape(-1, size)]) + z
         moves = moves[np.linalg.norm(moves, axis=1) < np.linalg.norm(z) - 1e-9]
