@@ -37,7 +37,8 @@ def node_check() -> pd.DataFrame:
                                         "load": run["scenario"].lower()})
         measured = float(run["power_w_measured"])
         rows.append({"Run": f"{run['model']}, {run['scenario']}", "Chassis": metered.cooling(run["platform"]),
-                     "Measured kW": round(measured / 1e3, 3), "Modelled kW": round(answer.value / 1e3, 3), "Low": round(answer.low / 1e3, 2), "High": round(answer.high / 1e3, 2),
+                     "Measured kW": round(measured / 1e3, 3), "Modelled kW": round(answer.value / 1e3, 3),
+                     "Low": round(answer.low / 1e3, 2), "High": round(answer.high / 1e3, 2),
                      "Error": f"{answer.value / measured - 1:+.1%}"})
     return pd.DataFrame(rows).set_index("Run").rename_axis(None)
 
