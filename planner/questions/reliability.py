@@ -156,9 +156,24 @@ def _times(inputs: Mapping) -> tuple[float, float, float]:
     return write, restart, lag
 
 
+def _waiting(inputs: Mapping, rate: JobRate) -> tuple[float, str]:
+    """Return (share of the goodput left by waiting for a spare, note)."""
+    if "spares" not in inputs:
+        return 1.0, ""
+    if "repair_h" not in inputs:
+        raise InputError("repair_h", None, "is required with spares: the hours a failed node is out of service")
+    nodes = -(-int(count("gpus", inputs.get("gpus"))) // int(count("gpus_per_node", inputs.get("gpus_per_node", 8))))
+    repair = float(to_base(number("repair_h", inputs["repair_h"], 0.0, 1e6), "h"))
+    waits = float(reliability.waiting_fraction(nodes, rate.per_s / nodes, repair, inputs["spares"]))
+    if waits > 0.5:
+        raise Infeasible("no progress", f"the job waits {waits:.0%} of the time for a repaired node", "more hot spares (see spares_needed)")
+    return 1 - waits, f"waits {waits:.1%} of the time for a healthy node"
+
+
 def _goodput(inputs: dict) -> Answer:
     rate = job_rate(inputs)
     write, restart, lag = _times(inputs)
+    left, waits = _waiting(inputs, rate)
     mttf, soon, late = rate.mttf()
     if restart >= mttf:
         raise Infeasible("no progress", f"a restart takes {restart:,.0f} s and the job stops every {mttf:,.0f} s on average: most restarts do not "
@@ -180,13 +195,14 @@ def _goodput(inputs: dict) -> Answer:
         raise InputError("method", inputs["method"], "must be exact or first_order")
     values = []
     for mean in (mttf, soon, late):
-        parts = reliability.lost_fractions(mean, interval, write, restart, lag)
+        parts = {k: v * left for k, v in reliability.lost_fractions(mean, interval, write, restart, lag).items()}
+        parts["waiting"] = 1 - left
         if quantity not in parts:
             raise InputError("quantity", quantity, f"must be one of {', '.join(parts)}")
         values.append(float(parts[quantity]))
     low, high = max(min(values) - SIMULATION_ERROR, 0.0), min(max(values) + SIMULATION_ERROR, 1.0)
     limit = max((k for k in parts if k != "goodput"), key=lambda k: parts[k])
-    note = "; ".join(n for n in (rate.note, chosen) if n)
+    note = "; ".join(n for n in (rate.note, chosen, waits) if n)
     return Answer("goodput", values[0], "fraction", rate.how, rate.grade, low, high, limit=limit,
                   basis="share of the job's time that ends in kept training work (not a serving goodput)", note=note)
 
@@ -263,6 +279,8 @@ TIMES = {
     "interval_s": Input("useful time between checkpoints; absent: the best", "s",
                         also={**spellings("interval", "checkpoint_interval", own="interval_s"), "interval": ""}),
 }
+SPARES = {"spares": Input("hot spare nodes; without it every failed node is replaced at once", "count", also={"hot_spares": "", "spare_nodes": ""}),
+          "repair_h": Input("time a failed node is out of service", "h", also=spellings("repair", own="repair_h"))}
 METHOD = Input("exact, or first_order (the baseline)", default="exact")
 
 QUESTIONS = (
@@ -270,7 +288,8 @@ QUESTIONS = (
     Question("interruptions", "Unplanned stops expected in a run", "count", "planner.models.reliability.interruptions",
              {**RATE, "days": Input("days of the run", "day", required=True, also=RATE["days"].also)}, _interruptions),
     Question("goodput", "Share of a training job's time that ends in kept work", "fraction", "planner.models.reliability.goodput_fraction",
-             {**RATE, **TIMES, "method": METHOD, "quantity": Input("goodput, checkpoint_stalls, lost_work or restarts", default="goodput")},
+             {**RATE, **TIMES, **SPARES, "method": METHOD,
+              "quantity": Input("goodput, checkpoint_stalls, lost_work, restarts, waiting", default="goodput")},
              _goodput),
     Question("checkpoint_interval", "Best time between checkpoints", "s", "planner.models.reliability.best_interval_seconds",
              {**RATE, **TIMES, "method": METHOD, "write_s": Input(WRITE.meaning, "s", required=True, also=WRITE.also)}, _checkpoint_interval),

@@ -11,10 +11,12 @@ from planner.calibration import training as calibration
 from planner.calibration import training_estimate as estimates
 from planner.errors import Infeasible, InputError
 from planner.facts import catalog, training_models, training_runs
+from planner.models import storage, stragglers
 from planner.models.training import job as jobs
 from planner.models.training import memory
 from planner.plan.answer import Answer
 from planner.questions import reliability
+from planner.questions import storage as storage_questions
 from planner.questions.registry import Input, Question
 from planner.shapes import ModelShape
 from planner.specs import Rack
@@ -198,12 +200,44 @@ def _training_step(inputs: dict) -> Answer:
                   basis=f"{basis}; {given['layout'].label}", limit=found.limit, note="; ".join(notes))
 
 
+def _kept(inputs: Mapping, gpus: object, params: float | None) -> tuple[float, str]:
+    """Return (share of the time that is kept, note): as given, or from failures, the checkpoint's stall and its way to another region."""
+    if "goodput" in inputs:
+        return float(fraction("goodput", inputs["goodput"], zero=False)), "goodput as given"
+    if not any(k in inputs for k in ("population", "failure_rate", "failures_per_1000_node_days", "gpu_mttf_days", "node_mttf_days", "mttf_s")):
+        return 1.0, "without failures"
+    wanted = {k: v for k, v in inputs.items() if k in reliability.RATE or k in reliability.TIMES or k in reliability.SPARES}
+    said = ""
+    if "store_bytes_per_s" in inputs and "write_s" not in wanted:
+        if params is None or gpus is None:
+            raise InputError("model", None, "is required with a store rate: the size of a checkpoint follows from it")
+        total = sum(storage_questions.state_bytes({**{k: inputs[k] for k in ("state_format",) if k in inputs}, "params": params})[0].values())
+        write = float(storage.write_seconds(total, 1, inputs["store_bytes_per_s"]))
+        wanted["write_s"], said = write, f"checkpoints of {total / 1e12:.3g} TB written in {write:,.0f} s"
+        if "copy_bytes_per_s" in inputs:  # asynchronous: training waits for the copy to host memory alone
+            stall = float(storage.write_seconds(total / float(count("gpus", gpus)), 1, inputs["copy_bytes_per_s"]))
+            wanted.update(write_s=stall, lag_s=write)
+            said += f", asynchronous: {stall:,.2g} s stall"
+    ask = {q.name: q for q in reliability.QUESTIONS}
+    answer = ask["goodput"].ask({**wanted, "gpus": gpus})
+    said = "; ".join(n for n in (f"goodput {answer.value:.3f}", answer.note, said) if n)
+    if "wan_bytes_per_s" in inputs and params is not None:
+        plain = {k: v for k, v in {**wanted, "gpus": gpus}.items() if k not in reliability.SPARES}
+        interval = inputs.get("interval_s") or max(ask["checkpoint_interval"].ask(plain).value, float(wanted.get("lag_s", 0)))
+        total = sum(storage_questions.state_bytes({**{k: inputs[k] for k in ("state_format",) if k in inputs}, "params": params})[0].values())
+        away = storage.replication(total, interval, inputs["wan_bytes_per_s"])
+        said += f"; a lost region takes at most {away['work_at_risk_seconds']:,.0f} s of work along"
+    return float(answer.value), said
+
+
 def _time_to_train(inputs: dict) -> Answer:
-    good, said = 1.0, "without failures"
+    params = None
     if "step_s" in inputs:
         step = float(positive("step_s", inputs["step_s"]))
         low = high = step
         how, grade, notes, gpus = "modelled", "P", ["step time as given"], inputs.get("gpus")
+        if "tokens" in inputs and not {"seq", "global_batch"} <= set(inputs):
+            raise InputError("global_batch", None, "and seq are required with step_s and tokens, or give steps")
         per_step = float(count("global_batch", inputs["global_batch"])) * float(count("seq", inputs["seq"])) if "tokens" in inputs else 0.0
     else:
         for name in ("system", "model", "precision", "seq", "global_batch"):
@@ -212,6 +246,7 @@ def _time_to_train(inputs: dict) -> Answer:
         given = case(inputs)
         found = estimate(given)
         step, low, high, how, per_step, gpus = found.seconds, found.low, found.high, found.how, found.tokens, found.gpus
+        params = jobs.work(given["shape"], given["seq"]).params
         grade, notes = (GRADE if how == "modelled" else "P"), [*given["notes"], *found.notes]
     if "steps" in inputs:
         steps = float(positive("steps", inputs["steps"]))
@@ -219,26 +254,28 @@ def _time_to_train(inputs: dict) -> Answer:
         steps = float(np.ceil(float(positive("tokens", inputs["tokens"])) / per_step))
     else:
         raise InputError("tokens", None, "is required (or steps)")
-    if "goodput" in inputs:
-        good, said = float(fraction("goodput", inputs["goodput"], zero=False)), "goodput as given"
-    elif "population" in inputs or "failure_rate" in inputs:
-        wanted = {k: v for k, v in inputs.items() if k in reliability.RATE or k in reliability.TIMES}
-        answer = next(q for q in reliability.QUESTIONS if q.name == "goodput").ask({**wanted, "gpus": gpus})
-        good, said = float(answer.value), f"goodput {answer.value:.3f}; {answer.note}"
+    if any(k in inputs for k in ("spread", "slow_fraction", "slow_factor")):
+        slower = float(stragglers.straggler_slowdown(count("gpus", gpus), inputs.get("spread", 0.0), inputs.get("slow_fraction", 0.0),
+                                                     inputs.get("slow_factor", 1.0)))
+        step, low, high = step * slower, low * slower, high * slower
+        notes.append(f"slowest GPU: {slower:.3f}x")
+    good, said = _kept(inputs, gpus, params)
     value, low, high = (s * steps / good for s in (step, low, high))
     notes += [f"{steps:,.0f} steps of {step:,.4g} s; {said}"]
-    if inputs["quantity"] == "gpu_hours":
-        return Answer("time_to_train", value * gpus / 3600, "h", how, grade, low * gpus / 3600, high * gpus / 3600, basis="GPU-hours",
+    if inputs["quantity"] == "time":
+        return Answer("time_to_train", value, "s", how, grade, low, high, basis="wall clock, training steps only (evaluation apart)",
                       note="; ".join(notes))
-    if inputs["quantity"] == "cost":
-        if "usd_per_gpu_hour" not in inputs:
-            raise InputError("usd_per_gpu_hour", None, "is required for the cost: there is no default price")
-        price = float(positive("usd_per_gpu_hour", inputs["usd_per_gpu_hour"]))
-        value, low, high = (v * gpus / 3600 * price for v in (value, low, high))
-        return Answer("time_to_train", value, "USD", how, grade, low, high, basis="GPU-hours x price", note="; ".join(notes))
-    if inputs["quantity"] != "time":
+    if gpus is None:
+        raise InputError("gpus", None, "is required for GPU-hours and cost")
+    hours = [v * float(count("gpus", gpus)) / 3600 for v in (value, low, high)]
+    if inputs["quantity"] == "gpu_hours":
+        return Answer("time_to_train", hours[0], "h", how, grade, hours[1], hours[2], basis="GPU-hours", note="; ".join(notes))
+    if inputs["quantity"] != "cost":
         raise InputError("quantity", inputs["quantity"], "must be time, gpu_hours or cost")
-    return Answer("time_to_train", value, "s", how, grade, low, high, basis="wall clock, training steps only (evaluation apart)",
+    if "usd_per_gpu_hour" not in inputs:
+        raise InputError("usd_per_gpu_hour", None, "is required for the cost: there is no default price")
+    price = float(positive("usd_per_gpu_hour", inputs["usd_per_gpu_hour"]))
+    return Answer("time_to_train", hours[0] * price, "USD", how, grade, hours[1] * price, hours[2] * price, basis="GPU-hours x price",
                   note="; ".join(notes))
 
 
@@ -259,7 +296,14 @@ STEP = {
                      also={"source": "", "software": ""}),
 }
 PRICE = Input("USD for one GPU-hour", also={"gpu_hour_usd": "", "price": ""})
-MORE = {k: v for k, v in {**reliability.RATE, **reliability.TIMES}.items() if k not in ("gpus", "days")}
+MORE = {k: v for k, v in {**reliability.RATE, **reliability.TIMES, **reliability.SPARES}.items() if k not in ("gpus", "days")}
+MORE |= {"store_bytes_per_s": Input("rate at which a whole checkpoint is written, instead of write_s", "B/s", also={"store_gb_per_s": "GB/s"}),
+         "copy_bytes_per_s": Input("copy of one GPU to host memory: checkpoints are asynchronous", "B/s", also={"copy_gb_per_s": "GB/s"}),
+         "state_format": Input("training state, as in training_checkpoint_bytes", structured=True),
+         "wan_bytes_per_s": Input("link to the second region: refused where it never catches up", "B/s",
+                                  also={"wan_gbps": "Gb/s", "wan_gb_per_s": "GB/s"}),
+         "spread": Input("coefficient of variation of one GPU's step"), "slow_fraction": Input("share of GPUs that are slow"),
+         "slow_factor": Input("time of a slow GPU over a typical one")}
 
 QUESTIONS = (
     Question("training_step", "Time, rate and efficiency of one training step", "s", "planner.calibration.training_estimate.estimate",

@@ -194,3 +194,32 @@ def test_constants_are_what_the_fit_writes():
     from planner.facts.files import folder
 
     assert (folder("data") / "calibration" / "reliability.csv").read_text() == table.text(populations.fit())
+
+
+@pytest.mark.parametrize(("spares", "least"), [(10, 0.35), (26, 0.85), (36, 0.98)])
+def test_waiting_for_a_spare_against_a_walked_pool(spares, least):
+    """2,048 nodes, repairs of two days on average: a failure takes a spare, or waits for the first node to come back."""
+    rng, nodes, rate, repair = np.random.default_rng(8), 2048, 6.5e-3 / DAY, 2 * DAY
+    mttf, clock, waited, back = 1 / (nodes * rate), 0.0, 0.0, []
+    for _ in range(40_000):
+        clock += rng.exponential(mttf)
+        back.append(clock + rng.exponential(repair))
+        back = [t for t in back if t > clock]
+        while len(back) > spares:
+            first = min(back)
+            waited += first - clock
+            clock = first
+            back.remove(first)
+    left = 1 - reliability.waiting_fraction(nodes, rate, repair, spares)
+    assert left == pytest.approx(1 - waited / clock, abs=0.01)
+    assert left > least
+
+
+def test_parts_with_spares_sum_to_one():
+    asked = {"gpus": 16384, "failure_rate": 6.5e-3, "write_s": 10, "restart_s": 300, "spares": 30, "repair_h": 48}
+    parts = [ASK["goodput"].ask({**asked, "quantity": q}).value for q in ("goodput", "checkpoint_stalls", "lost_work", "restarts", "waiting")]
+    assert sum(parts) == pytest.approx(1)
+    with pytest.raises(Infeasible, match="waits"):
+        ASK["goodput"].ask({**asked, "spares": 2})
+    with pytest.raises(InputError, match="repair_h is required"):
+        ASK["goodput"].ask({k: v for k, v in asked.items() if k != "repair_h"})

@@ -213,3 +213,17 @@ def test_published_steps(case):
     outcome = check.run(case)
     assert outcome.status == "ok", outcome
     assert outcome.inside
+
+
+def test_step_failures_stalls_spares_and_a_second_region_in_one_call():
+    whole = {**CASE, "release": None, "tokens": 1e12, "population": "rsc-1", "restart_min": 10, "store_gb_per_s": 200, "copy_gb_per_s": 100,
+             "wan_gbps": 1000, "spread": 0.01, "slow_fraction": 1e-4, "slow_factor": 1.1, "spares": 8, "repair_h": 48}
+    alone = ASK["time_to_train"].ask({k: whole[k] for k in (*CASE, "tokens")})
+    joined = ASK["time_to_train"].ask(whole)
+    assert joined.value > 1.02 * alone.value
+    for words in ("slowest GPU", "goodput", "asynchronous", "lost region", "for a healthy node"):
+        assert words in joined.note
+    blocking = ASK["time_to_train"].ask({k: v for k, v in whole.items() if k != "copy_gb_per_s"})
+    assert blocking.value > joined.value
+    with pytest.raises(Infeasible, match="never catches up"):
+        ASK["time_to_train"].ask({**whole, "wan_gbps": 10})
