@@ -62,6 +62,9 @@ class Supply:
         fraction(f"{self.name}.start_fraction", self.start_fraction, zero=False)
         object.__setattr__(self, "throughput", MappingProxyType(dict(self.throughput)))
 
+    def __hash__(self):  # a mapping has none of its own
+        return hash((self.name, self.lead_months, self.usd, self.watts, tuple(sorted(self.throughput.items()))))
+
     @property
     def delay(self) -> int:
         """Months from the order to the first month in service."""

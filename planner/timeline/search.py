@@ -125,7 +125,7 @@ class _Problem:
                 lines[w * M + m, z[:, w, m]] = rates[:, w, m]
         least = demand[:, :M].copy()
         least[:, :serve_from] = 0.0
-        scale = np.maximum(least.ravel(), 1e-12)  # so that the solver's tolerance is a share of the demand
+        scale = np.where(least.ravel() > 0, least.ravel(), max(float(rates.max()), 1.0))  # so that the tolerance is a share of the demand
         return LinearConstraint(sparse.diags(1 / scale) @ lines.tocsr(), np.where(least.ravel() > 0, 1.0, 0.0), np.inf)
 
     def _fits(self, stand, base, limit, need):
@@ -140,8 +140,11 @@ class _Problem:
         size = len(self.cost)
         integrality = np.ones(size) if whole else np.zeros(size)
         peak = max(float(self.cost.max()), 1.0)
-        return milp(self.cost / peak, constraints=self.rows, bounds=Bounds(0, self.upper), integrality=integrality,
-                    options={"time_limit": seconds, "mip_rel_gap": GAP})
+        result = milp(self.cost / peak, constraints=self.rows, bounds=Bounds(0, self.upper), integrality=integrality,
+                      options={"time_limit": seconds, "mip_rel_gap": GAP})
+        if "Model error" in result.message:  # numbers too far apart for the solver are no proof that nothing serves
+            raise InputError("demand", float(self.cost.max()), f"and supplies must be of a size the solver can hold ({result.message.strip()})")
+        return result
 
 
 def _checked(supplies, demand, limits):
@@ -298,7 +301,7 @@ def with_chance(supplies: Sequence[Supply], demand: Mapping[str, np.ndarray], ch
     low, high, at, best, nearest, refusal = 0.0, 1.0, wanted, None, 0.0, None
     for tries in range(1, most_tries + 1):
         try:
-            found = cheapest(_delayed(supplies, future, at), _worst(supplies, demand, future, at), limits, seconds / most_tries)
+            found = cheapest(delayed(supplies, future, at), worst_demand(supplies, demand, future, at), limits, seconds / most_tries)
         except Infeasible as error:
             refusal, high = error, at
             at = (low + high) / 2
@@ -322,14 +325,15 @@ def with_chance(supplies: Sequence[Supply], demand: Mapping[str, np.ndarray], ch
     return best
 
 
-def _delayed(supplies: Sequence[Supply], future: Future, quantile: float) -> list[Supply]:
+def delayed(supplies: Sequence[Supply], future: Future, quantile: float) -> list[Supply]:
+    """Return the supplies with their lead times at a quantile of the futures."""
     if future.late is None:
         return list(supplies)
     late = np.quantile(future.late, quantile, axis=0, method="higher")
     return [replace(s, lead_months=max(0, s.lead_months + int(late[i]))) for i, s in enumerate(supplies)]
 
 
-def _worst(supplies: Sequence[Supply], demand: Mapping[str, np.ndarray], future: Future, quantile: float) -> dict[str, np.ndarray]:
+def worst_demand(supplies: Sequence[Supply], demand: Mapping[str, np.ndarray], future: Future, quantile: float) -> dict[str, np.ndarray]:
     """Return the demand over the throughput factor at a quantile, month by month; the factor is that of the supply that serves the workload best."""
     found = {}
     for name, series in demand.items():
