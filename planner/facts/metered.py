@@ -6,6 +6,16 @@ from planner.errors import InputError
 from planner.facts.files import table
 from planner.facts.names import resolve_system
 
+LIQUID_WORDS = ("liquid", "water", "direct", "cold plate", "neptune")
+
+
+def cooling_kind(given: object) -> str:
+    """Return air or liquid for the words of a system description. Raises: InputError."""
+    words = str(given).lower().replace("‑", "-")
+    if not isinstance(given, str) or not any(w in words for w in (*LIQUID_WORDS, "air", "fan")):
+        raise InputError("cooling", given, "must be air or liquid")
+    return "liquid" if any(w in words for w in LIQUID_WORDS) else "air"
+
 
 def _plain(text: str) -> str:
     return "".join(c for c in str(text).lower() if c.isalnum())

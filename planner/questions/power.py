@@ -21,15 +21,6 @@ from planner.units import count, fraction, positive
 WORDS = {"provisioned": "max maximum peak full tdp limit nameplate", "idle": "none", "offline": "saturated batch",
          "server": "inference serving typical average mean", "interactive": "", "training": "train"}
 KINDS = {word: kind for kind, words in WORDS.items() for word in (kind, *words.split())} | {"batch 1": "batch 1"}
-LIQUID_WORDS = ("liquid", "water", "direct", "cold plate", "neptune")
-
-
-def cooling_kind(given: object) -> str:
-    """Return air or liquid for the words of a system description. Raises: InputError."""
-    words = str(given).lower().replace("‑", "-")
-    if not isinstance(given, str) or not any(w in words for w in (*LIQUID_WORDS, "air", "fan")):
-        raise InputError("cooling", given, "must be air or liquid")
-    return "liquid" if any(w in words for w in LIQUID_WORDS) else "air"
 
 
 def _number_or_none(value: object) -> float | None:
@@ -88,11 +79,11 @@ def _answer(name: str, watts: np.ndarray, load: Constant, **more) -> Answer:
 def _chassis(rack: Rack, words: Mapping) -> tuple[str, str]:
     """Return (air or liquid, note) of an eight-GPU node: as said, as its platform is described, as the metered run, or air."""
     if "cooling" in words:
-        return cooling_kind(words["cooling"]), ""
+        return metered.cooling_kind(words["cooling"]), ""
     platform = words.get("platform") or metered.platform(rack.name, words.get("model", ""), words.get("scenario", ""))
     if platform:
         found = metered.cooling(platform)
-        return cooling_kind(found), f"chassis {platform}: {found.lower()}"
+        return metered.cooling_kind(found), f"chassis {platform}: {found.lower()}"
     return "air", "air-cooled chassis assumed; a liquid-cooled one draws about 15 % less"
 
 

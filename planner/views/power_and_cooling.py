@@ -9,16 +9,13 @@ import plotly.graph_objects as go
 from planner.calibration import cooling as coolants
 from planner.calibration import power as calibrated
 from planner.calibration.table import constant
-from planner.errors import Infeasible
+from planner.errors import Infeasible, InputError
 from planner.facts import catalog, metered
 from planner.models import cooling, power
-from planner.questions.cooling import QUESTIONS as COOLING
-from planner.questions.power import QUESTIONS as POWER
 from planner.sensitivity import headline
 from planner.views.style import COLOURS, finished
 from planner.views.tables import NOT_AVAILABLE, digits
 
-ASK = {q.name: q for q in (*POWER, *COOLING)}
 SYSTEMS = {"GB200 NVL72": ("gb200-nvl72", None), "GB300 NVL72": ("gb300-nvl72", None), "Vera Rubin maxlps": ("vr-nvl72", "maxlps"),
            "Vera Rubin upto": ("vr-nvl72", "upto")}
 LOADS = ("idle", "interactive", "training", "server", "offline", "provisioned")
@@ -33,13 +30,13 @@ def node_check() -> pd.DataFrame:
     """Return every run with metered wall power beside the node's modelled power: parts, error, and whether the interval holds it."""
     rows = []
     for run in metered.runs():
-        answer = ASK["node_watts"].ask({"system": run["accelerator"], "gpus": int(run["accelerators_total"]), "platform": run["platform"],
-                                        "load": run["scenario"].lower()})
-        measured = float(run["power_w_measured"])
-        rows.append({"Run": f"{run['model']}, {run['scenario']}", "Chassis": metered.cooling(run["platform"]),
-                     "Measured kW": round(measured / 1e3, 3), "Modelled kW": round(answer.value / 1e3, 3),
-                     "Low": round(answer.low / 1e3, 2), "High": round(answer.high / 1e3, 2),
-                     "Error": f"{answer.value / measured - 1:+.1%}"})
+        chassis, measured = metered.cooling(run["platform"]), float(run["power_w_measured"])
+        load, setting = calibrated.load_fraction(run["scenario"].lower()), catalog.system(run["accelerator"]).accelerator.gpu_watts
+        watts = sum(calibrated.node_watts(int(run["accelerators_total"]), setting, load, metered.cooling_kind(chassis)).values())
+        low, high = np.percentile(watts[1:], [10, 90])
+        rows.append({"Run": f"{run['model']}, {run['scenario']}", "Chassis": chassis, "Measured kW": round(measured / 1e3, 3),
+                     "Modelled kW": round(float(watts[0]) / 1e3, 3), "Low": round(float(low) / 1e3, 2), "High": round(float(high) / 1e3, 2),
+                     "Error": f"{watts[0] / measured - 1:+.1%}"})
     return pd.DataFrame(rows).set_index("Run").rename_axis(None)
 
 
@@ -88,11 +85,14 @@ def loads_table() -> pd.DataFrame:
 def site_table(site_mw: float, pue: float, redundancy: str) -> pd.DataFrame:
     """Return the racks and GPUs that a site feeds at provisioned power, by system. Raises: InputError."""
     rows = []
-    for system, (name, profile) in SYSTEMS.items():
+    feeds = {"N": (1, 0), "2N": (2, 1)}.get(redundancy)
+    if feeds is None:
+        raise InputError("redundancy", redundancy, "must be N or 2N")
+    for system in SYSTEMS:
+        each = sum(calibrated.rack_parts(rack(system)).values())
         try:
-            asked = {"system": name, "profile": profile, "site_mw": site_mw, "pue": pue, "redundancy": redundancy}
-            racks = int(ASK["racks_that_fit"].ask(asked).value)
-            used = racks * sum(calibrated.rack_parts(rack(system)).values()) * pue / 1e6
+            racks = int(power.racks_that_fit(site_mw * 1e6, each, pue, *feeds))
+            used = racks * each * pue / 1e6
             rows.append({"System": system, "Racks": f"{racks:,}", "GPUs": f"{racks * rack(system).gpus:,}", "MW used": f"{used:.2f}", "Limit": ""})
         except Infeasible as error:
             rows.append({"System": system, "Racks": "0", "GPUs": "0", "MW used": "0", "Limit": error.limit})
@@ -154,14 +154,16 @@ def shares_table(old_mtp: bool) -> pd.DataFrame:
 def cooling_table(inlet_celsius: float, rise_kelvin: float) -> pd.DataFrame:
     """Return flow, pump power and heat to air of each rack at provisioned power. Raises: InputError."""
     rows = []
-    for system, (name, profile) in SYSTEMS.items():
-        flow = ASK["coolant_l_per_min"].ask({"system": name, "profile": profile, "inlet_celsius": inlet_celsius, "rise_kelvin": rise_kelvin})
-        parts = cooling.heat_split_watts(sum(calibrated.rack_parts(rack(system)).values()), coolants.liquid_fraction(name))
-        pump = coolants.pump_watts(flow.value / 60)
-        rows.append({"System": system, "Outlet C": inlet_celsius + rise_kelvin, "Flow L/min": digits(flow.value),
-                     "Low": digits(flow.low), "High": digits(flow.high), "Heat to liquid kW": digits(parts["liquid"] / 1e3),
-                     "Heat to air kW": digits(parts["air"] / 1e3),
-                     "Pump kW": f"{digits(pump[0] / 1e3)} ({digits(pump[1] / 1e3)}–{digits(pump[2] / 1e3)})"})
+    heat_capacity, density = coolants.properties("pg25", inlet_celsius + rise_kelvin / 2)
+    for system, (name, _) in SYSTEMS.items():
+        watts = sum(calibrated.rack_watts(rack(system), calibrated.load_fraction("provisioned")).values())
+        parts = cooling.heat_split_watts(watts, coolants.liquid_fraction(name))
+        flow = cooling.coolant_litres_per_s(parts["liquid"], rise_kelvin, heat_capacity, density)
+        low, high = np.percentile(flow[1:], [10, 90])
+        pump = [digits(p / 1e3) for p in coolants.pump_watts(float(flow[0]))]
+        rows.append({"System": system, "Outlet C": inlet_celsius + rise_kelvin, "Flow L/min": digits(flow[0] * 60),
+                     "Low": digits(min(low, flow[0]) * 60), "High": digits(max(high, flow[0]) * 60),
+                     "Heat to liquid kW": digits(parts["liquid"][0] / 1e3), "Heat to air kW": digits(parts["air"][0] / 1e3), "Pump kW": f"{pump[0]} ({pump[1]}–{pump[2]})"})
     return pd.DataFrame(rows).set_index("System").rename_axis(None)
 
 
