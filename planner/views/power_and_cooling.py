@@ -163,7 +163,8 @@ def cooling_table(inlet_celsius: float, rise_kelvin: float) -> pd.DataFrame:
         pump = [digits(p / 1e3) for p in coolants.pump_watts(float(flow[0]))]
         rows.append({"System": system, "Outlet C": inlet_celsius + rise_kelvin, "Flow L/min": digits(flow[0] * 60),
                      "Low": digits(min(low, flow[0]) * 60), "High": digits(max(high, flow[0]) * 60),
-                     "Heat to liquid kW": digits(parts["liquid"][0] / 1e3), "Heat to air kW": digits(parts["air"][0] / 1e3), "Pump kW": f"{pump[0]} ({pump[1]}–{pump[2]})"})
+                     "Heat to liquid kW": digits(parts["liquid"][0] / 1e3), "Heat to air kW": digits(parts["air"][0] / 1e3),
+                     "Pump kW": f"{pump[0]} ({pump[1]}–{pump[2]})"})
     return pd.DataFrame(rows).set_index("System").rename_axis(None)
 
 
