@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import numpy as np
 
 from planner.calibration import power
@@ -59,6 +62,28 @@ def pump_watts(litres_per_s: float) -> tuple[float, float, float]:
     pressure, efficiency = power.assumption("pump pressure"), power.assumption("pump efficiency")
     pairs = ((pressure.value, efficiency.value), (pressure.low, efficiency.high), (pressure.high, efficiency.low))
     return tuple(float(cooling.pump_watts(litres_per_s, p, e)) for p, e in pairs)
+
+
+def hours_of(path: str | Path) -> np.ndarray:
+    """Return the hourly temperatures of a user's CSV file with a column `celsius` (hours,) [C].
+
+    Raises: InputError naming the line for a value that is no number or outside -90 to 60, or fewer than 24 of them.
+    """
+    place = Path(path)
+    try:
+        with place.open(newline="", encoding="utf-8-sig") as handle:
+            rows = list(csv.DictReader(handle))
+    except (OSError, ValueError) as error:
+        raise InputError("file", getattr(error, "strerror", None) or str(error), "must be a readable CSV in UTF-8", place.name) from None
+    if len(rows) < 24 or "celsius" not in rows[0]:
+        raise InputError("celsius", len(rows), "must be a column with at least 24 hours", place.name)
+    found = np.empty(len(rows))
+    for line, row in enumerate(rows, 2):
+        try:
+            found[line - 2] = float(number("celsius", float(row["celsius"]), -90, 60))
+        except (TypeError, ValueError):
+            raise InputError(f"line {line}, celsius", row["celsius"], "must be a number from -90 to 60", place.name) from None
+    return found
 
 
 def climates() -> list[str]:

@@ -120,3 +120,16 @@ def racks_path(supply: Supply, demand: Mapping[str, np.ndarray]) -> np.ndarray:
     if (speed <= 0).any():
         raise Infeasible("demand", f"{supply.name} serves only some of {', '.join(demand)}", "another supply for the rest")
     return np.sum([whole_up(nonnegative(f"demand.{w}", demand[w]) / speed[i]) for i, w in enumerate(demand)], axis=0)
+
+
+def fabric_ends(found: Timeline, promised_gpus: int) -> int | None:
+    """Return the first month in which delivered racks hold more GPUs than the fabric takes without moving a cable, None where it lasts.
+
+    Parameters: found; promised_gpus [1], `gpus` of `models.fabric.growth`; the future with the most GPUs counts. Raises: InputError.
+    """
+    most = int(count("promised_gpus", promised_gpus))
+    states = found.ledger.states
+    standing = found.ledger.ordered - states["in transit"] - states["retired"]
+    gpus = np.einsum("dsm,s->dm", standing, [s.gpus for s in found.supplies]).max(axis=0)
+    months = np.flatnonzero(gpus > most)
+    return int(months[0]) if len(months) else None

@@ -219,6 +219,7 @@ def worst_conflicts(most: int = 8) -> pd.DataFrame:
         if len({base_unit(c.unit) for c in found}) == 1 and len(found) > 1 and values.max() > 1.05 * values.min():
             chosen = next((c for c in found if c.chosen), found[0])
             rows.append({"Subject": subject, "Quantity": quantity, "Figures": len(found),
-                         "Largest over smallest": round(float(values.max() / values.min()), 2), "Chosen": f"{digits(chosen.value)} {chosen.unit}" if chosen.value is not None else "a range", "Grade": chosen.grade})
+                         "Largest over smallest": round(float(values.max() / values.min()), 2),
+                         "Chosen": f"{digits(chosen.value)} {chosen.unit}" if chosen.value is not None else "a range", "Grade": chosen.grade})
     rows.sort(key=lambda r: -r["Largest over smallest"])
     return pd.DataFrame(rows[:most]).set_index("Subject").rename_axis(None)

@@ -50,6 +50,18 @@ def test_a_climate_has_the_moments_it_was_given():
     assert (air == cooling.outdoor_celsius(10.0, 8.0, 4.0, 3.0)).all()
 
 
+def test_a_users_hours(tmp_path):
+    file = tmp_path / "hours.csv"
+    file.write_text("hour,celsius\n" + "\n".join(f"{h},{h}" for h in range(24)) + "\n")
+    assert cooling.chiller_free_fraction(coolants.hours_of(file), 23.0, 12.0) == 0.5
+    for text, words in (("celsius\n1\n", "at least 24"), ("celsius\n" + "warm\n" * 24, "line 2, celsius"), ("celsius\n" + "99\n" * 24, "line 2")):
+        file.write_text(text)
+        with pytest.raises(InputError, match=words):
+            coolants.hours_of(file)
+    with pytest.raises(InputError, match="readable"):
+        coolants.hours_of(tmp_path / "absent.csv")
+
+
 def test_refusals():
     for call, words in ((lambda: cooling.coolant_litres_per_s(1e5, 0.0, 4e3, 1.0), "rise_kelvin"), (lambda: coolants.properties("oil", 40), "fluid"),
                         (lambda: cooling.chiller_free_fraction(np.full(30, 99.0), 45, 5), "outdoor_celsius")):

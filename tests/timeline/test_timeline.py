@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import Infeasible, InputError
+from planner.models.fabric.design import design
+from planner.models.fabric.growth import growth
 from planner.timeline import demand, fleet, money
 from planner.timeline.ledger import STATES, Order, Phase, Supply, ledger, phased
-from planner.timeline.simulate import Future, Site, order_by, racks_path, simulate
+from planner.timeline.simulate import Future, Site, fabric_ends, order_by, racks_path, simulate
 
 A = Supply("a", {"chat": 10.0}, 8, 100.0, lead_months=1, initial=1, usd=1000.0, running_usd_per_month=5.0, life_months=60)
 B = Supply("b", {"chat": 25.0}, 8, 200.0, lead_months=1, first_month=1, rent_usd_per_month=90.0, running_usd_per_month=10.0, life_months=60)
@@ -158,6 +160,16 @@ def test_power_in_steps_leaves_racks_waiting():
     found = simulate([A], [Order("a", 0, 4)], {"chat": np.full(4, 50.0)}, site=Site(np.array([200.0, 200.0, 300.0, 500.0])))
     assert found.ledger.in_service[0, 0].tolist() == [1, 2, 3, 5]
     assert found.ledger.states["without power"][0, 0].tolist() == [0, 3, 2, 0]
+
+
+def test_the_fabrics_promise_is_held_against_the_plan():
+    """Leaves and spines for 256 endpoints: 32 racks of 8 GPUs with one port each, and the thirty-third moves a cable."""
+    made = design(64, 1, 32, tiers=2, planes=1, rails=1)
+    promised = growth(made).gpus
+    racks = promised // 8
+    found = simulate([A], [Order("a", 0, racks - 1), Order("a", 1, 1)], {"chat": np.ones(4)})
+    assert fabric_ends(found, promised) == 2
+    assert fabric_ends(found, promised + 8) is None
 
 
 def test_software_matures():
