@@ -12,7 +12,11 @@ from planner.facts.vision import vision_weights
 from planner.shapes import Experts, ModelShape, Weight
 
 QKV_BIAS = {"qwen2", "qwen2_moe", "gpt_oss", "glm4_moe", "chatglm", "qwen2_vl", "qwen2_5_vl"}
-O_BIAS = {"gpt_oss"}
+NO_O_BIAS = {"qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "glm4_moe", "chatglm", "mimo", "step3p7"}  # biased queries, keys and values, plain output
+TIED = {"gemma", "gemma2", "gemma3_text", "starcoder2", "cohere", "cohere2"}  # where the config does not say
+ONE_NORM = {"cohere", "cohere2"}
+BIASED_NORMS = {"starcoder2"}
+UNGATED = {"nemotron_h", "starcoder2"}
 QK_NORM_PER_HEAD = {
     "qwen3",
     "qwen3_moe",
@@ -56,6 +60,7 @@ UNDERSTOOD = (
         "yi",
         "baichuan",
         "cohere",
+        "cohere2",
         "starcoder2",
         "exaone",
     }
@@ -72,6 +77,20 @@ REFUSED = {
     "deepseek_v4": "hc_mult",
     "mllama": "cross_attention_layers",
     "t5": "model_type",
+    "gpt2": "n_positions",
+    "opt": "word_embed_proj_dim",
+    "bloom": "model_type",
+    "gpt_neox": "use_parallel_residual",
+    "gptj": "rotary_dim",
+    "gpt_neo": "attention_types",
+    "mpt": "attn_config",
+    "falcon": "new_decoder_architecture",
+    "RefinedWeb": "parallel_attn",
+    "RefinedWebModel": "parallel_attn",
+    "dbrx": "ffn_config",
+    "minimax_text_01": "attn_type_list",
+    "recurrent_gemma": "block_types",
+    "whisper": "encoder_layers",
 }
 
 
@@ -96,6 +115,8 @@ def _latent_attention(c: Mapping, layers: int, indexers: int, part: str = "") ->
     ]
     if c.get("mla_use_output_gate"):
         found.append(Weight(at, "output_gate", heads * value, h, layers, layers, True, layers))
+    if c.get("attention_bias"):
+        found.append(Weight(at, "bias", (q_lora or 0) + lora + rope + h, 0, layers, layers, False, layers))
     if c.get("index_head_dim") and indexers:
         dim, count = need(c, "index_head_dim"), need(c, "index_n_heads")
         ix = part or "indexer"
@@ -106,6 +127,11 @@ def _latent_attention(c: Mapping, layers: int, indexers: int, part: str = "") ->
             Weight(ix, "index_heads", count, h, indexers, indexers, False, indexers),
         ]
     return found
+
+
+def _biased_throughout(c: Mapping) -> bool:
+    """Return whether every linear layer has a bias: starcoder2, unless its use_bias says otherwise."""
+    return c.get("model_type") == "starcoder2" and c.get("use_bias") is not False
 
 
 def _grouped_attention(c: Mapping, layers: int, part: str = "") -> list[Weight]:
@@ -119,14 +145,15 @@ def _grouped_attention(c: Mapping, layers: int, part: str = "") -> list[Weight]:
         Weight(at, "v_proj", groups * value, h, layers, layers, True, layers),
         Weight(at, "o_proj", h, heads * value, layers, layers, True, layers),
     ]
-    biased = bool(c.get("attention_bias", kind in QKV_BIAS)) or bool(c.get("add_qkv_bias")) or bool(c.get("qkv_bias"))
+    whole = _biased_throughout(c)
+    biased = bool(c.get("attention_bias", kind in QKV_BIAS)) or bool(c.get("add_qkv_bias")) or bool(c.get("qkv_bias")) or whole
     if biased:
         found.append(Weight(at, "qkv_bias", heads * dim * gate + groups * (dim + value), 0, layers, layers, False, layers))
-    if kind in O_BIAS or (c.get("attention_bias") and kind in ("llama", None)):
+    if whole or (c.get("attention_bias", kind == "gpt_oss") and kind not in NO_O_BIAS):
         found.append(Weight(at, "o_bias", h, 0, layers, layers, False, layers))
     if kind in QK_NORM_PER_HEAD or (kind == "glm4_moe" and c.get("use_qk_norm", False)):
         found.append(Weight(part or "norm", "qk_norm", 2 * dim, 0, layers, layers, False, layers))
-    if (kind == "minimax_m2" and c.get("use_qk_norm")) or kind == "olmo2":
+    if (kind in ("minimax_m2", "cohere") and c.get("use_qk_norm")) or kind == "olmo2":
         found.append(Weight(part or "norm", "qk_norm", (heads + groups) * dim, 0, layers, layers, False, layers))
     if kind == "gpt_oss":
         found.append(Weight(at, "sinks", heads, 0, layers, layers, False, layers))
@@ -262,15 +289,16 @@ def _layers(c: Mapping, attention) -> list[Weight]:
         norms = Weight("norm", "block_norm", h, 0, len(kinds), len(kinds), False, len(kinds))
     else:
         dense = len(kinds) - routed
-        each = (4 if kind in FOUR_NORMS else 2) * h
+        each = (4 if kind in FOUR_NORMS else 1 if kind in ONE_NORM else 2) * (2 * h if kind in BIASED_NORMS else h)
         norms = Weight("norm", "layer_norms", each, 0, len(kinds), len(kinds), False, len(kinds))
     if dense:
         width = c.get("intermediate_size_mlp") or c.get("intermediate_size")
         if not isinstance(width, int) or width < 1:
             raise InputError("intermediate_size", width, "must be given: some layers are dense")
-        found += _mlp("dense_mlp", "mlp", h, width, dense, dense, dense, kind not in ("nemotron_h", "starcoder2"))
-        if c.get("mlp_bias"):
-            found.append(Weight("dense_mlp", "mlp_bias", 2 * width + h, 0, dense, dense, False, dense))
+        found += _mlp("dense_mlp", "mlp", h, width, dense, dense, dense, kind not in UNGATED)
+        if c.get("mlp_bias") or _biased_throughout(c):
+            ins = 1 if kind in UNGATED else 2
+            found.append(Weight("dense_mlp", "mlp_bias", ins * width + h, 0, dense, dense, False, dense))
     if routed:
         found += _experts(c, routed)
     return [*found, norms]
@@ -292,10 +320,10 @@ def build(name: str, config: Mapping, c: Mapping) -> ModelShape:
         notes.append("num_key_value_heads is absent: equal to the number of heads")
     h, vocab = c["hidden_size"], c["vocab_size"]
     attention = attention_layers(c)
-    tied = bool(c.get("tie_word_embeddings", kind in ("gemma", "gemma2", "gemma3_text")))
+    tied = bool(c.get("tie_word_embeddings", kind in TIED))
     weights = [Weight("embedding", "embed_tokens", vocab, h, 1, 0, False)]
     weights += [Weight("head", "lm_head", vocab, h, 0 if tied else 1, 1, False)]
-    weights += [*_layers(c, attention), Weight("norm", "final_norm", h, 0, 1, 1, False)]
+    weights += [*_layers(c, attention), Weight("norm", "final_norm", 2 * h if kind in BIASED_NORMS else h, 0, 1, 1, False)]
     mtp = _mtp(c)
     twice = kind in DUPLICATED_EMBEDDING_FOR_MTP or (kind == "glm4_moe" and "4.5" in name)
     duplicated = (Weight("mtp", "mtp_embedding_and_head", 2 * vocab, h, 1, 0, False),) if mtp and twice else ()

@@ -8,30 +8,30 @@ from collections.abc import Mapping
 from planner.errors import InputError
 from planner.shapes import Attention
 
-# fields that change what a layer keeps; one that no reader below understands is refused
-CHANGES_CACHE = {
-    "compress_ratios",
-    "cla_share_factor",
-    "index_head_dim",
-    "sliding_window",
-    "layer_types",
-    "full_attention_interval",
-    "linear_attn_config",
-    "kv_lora_rank",
-    "hybrid_override_pattern",
-    "layers_block_type",
-    "attn_layer_period",
-    "num_kv_shared_layers",
+# fields that change what a layer keeps, and that no reader below understands
+NOT_UNDERSTOOD = (
     "block_configs",
-    "sliding_window_pattern",
-    "attention_chunk_size",
-    "no_rope_layers",
-    "interleaved_attention",
-    "global_attn_every_n_layers",
-    "attn_layer_indices",
+    "num_kv_shared_layers",
     "ssm_cfg",
     "cross_attention_layers",
-}
+    "attn_config",
+    "attn_type_list",
+    "block_types",
+    "_block_types",
+    "attention_types",
+    "attention_window_size",
+    "hybrid_layer_pattern",
+    "full_attn_idxs",
+    "mixer_types",
+    "layer_group_size",
+    "interleaved_attention",
+    "use_cla",
+    "mamba_d_ssm",
+    "is_encoder_decoder",
+    "encoder_layers",
+    "num_encoder_layers",
+    "num_decoder_layers",
+)
 LATENT_TYPES = ("deepseek", "kimi", "glm_moe_dsa", "longcat", "minicpm3")
 
 
@@ -54,8 +54,12 @@ def head_dim(config: Mapping) -> int:
 
 
 def kv_heads(config: Mapping) -> int:
-    """Return the number of KV heads: the field, else the number of heads. A fixed multi_query flag means one."""
-    if config.get("multi_query") is True and "num_key_value_heads" not in config:
+    """Return the number of KV heads: the field, else the number of heads. A fixed multi_query flag means one.
+
+    Falcon's flag holds against its field, unless the config is of the newer kind (new_decoder_architecture). Raises: InputError.
+    """
+    falcon = config.get("model_type") in ("falcon", "RefinedWeb", "RefinedWebModel")
+    if config.get("multi_query") is True and ("num_key_value_heads" not in config or (falcon and config.get("new_decoder_architecture") is not True)):
         return 1
     value = config.get("num_key_value_heads", config.get("num_attention_heads"))
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -215,8 +219,8 @@ def attention_layers(config: Mapping) -> tuple[Attention, ...]:
     counted. Raises: InputError for a contradiction, or a field that changes the cache and is not understood.
     """
     kinds = layer_kinds(config)
-    for field in ("block_configs", "num_kv_shared_layers", "ssm_cfg", "cross_attention_layers"):
-        if config.get(field):
+    for field in NOT_UNDERSTOOD:
+        if config.get(field) and not (field == "attn_type_list" and config[field] == [1] * len(kinds)):  # ones: all layers are softmax layers
             raise InputError(field, config[field], "changes the cache and is not understood")
     if config.get("compress_ratios"):
         return _compressed(config, kinds)

@@ -261,6 +261,47 @@ UNSEEN = [
         },
     ),
 ]
+UNSEEN += [
+    (
+        "starcoder2",
+        3030371328,
+        {
+            "hidden_size": 3072,
+            "num_hidden_layers": 30,
+            "num_attention_heads": 24,
+            "num_key_value_heads": 2,
+            "intermediate_size": 12288,
+            "vocab_size": 49152,
+            "use_bias": True,
+        },
+    ),
+    (
+        "cohere",
+        34980831232,
+        {
+            "hidden_size": 8192,
+            "num_hidden_layers": 40,
+            "num_attention_heads": 64,
+            "num_key_value_heads": 64,
+            "intermediate_size": 22528,
+            "vocab_size": 256000,
+        },
+    ),
+    (
+        "cohere2",
+        8028033024,
+        {
+            "hidden_size": 4096,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "intermediate_size": 14336,
+            "vocab_size": 256000,
+            "sliding_window": 4096,
+            "sliding_window_pattern": 4,
+        },
+    ),
+]
 
 
 @pytest.mark.parametrize(("kind", "total", "config"), UNSEEN, ids=[u[0] for u in UNSEEN])
@@ -271,3 +312,72 @@ def test_families_outside_the_catalogue_by_their_public_totals(kind, total, conf
 def test_llama4_attends_in_chunks_in_three_of_four_layers():
     kinds = {a.kind: (a.layers, a.window) for a in modelcards.load("meta-llama/Llama-4-Maverick-17B-128E-Instruct").attention}
     assert kinds == {"full": (12, 0), "sliding": (36, 8192)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("gpt2", "n_positions"),
+        ("opt", "word_embed_proj_dim"),
+        ("bloom", "model_type"),
+        ("gpt_neox", "use_parallel_residual"),
+        ("gptj", "rotary_dim"),
+        ("gpt_neo", "attention_types"),
+        ("mpt", "attn_config"),
+        ("falcon", "new_decoder_architecture"),
+        ("dbrx", "ffn_config"),
+        ("minimax_text_01", "attn_type_list"),
+        ("recurrent_gemma", "block_types"),
+        ("whisper", "encoder_layers"),
+    ],
+)
+def test_families_that_are_no_llama_are_refused_by_field(kind, field):
+    with pytest.raises(InputError, match=field):
+        modelcards.load({**DENSE, "model_type": kind})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"attn_config": {"kv_n_heads": 8}},
+        {"attn_type_list": [0, 0, 0, 1]},
+        {"attn_type_list": [1, 1]},
+        {"block_types": ["recurrent", "recurrent", "attention"]},
+        {"encoder_layers": 6},
+        {"is_encoder_decoder": True},
+        {"attention_types": [[["global", "local"], 2]]},
+    ],
+)
+def test_fields_that_change_the_cache_in_ways_not_understood_are_refused(change):
+    with pytest.raises(InputError, match=next(iter(change))):
+        modelcards.cache_layers({**DENSE, **change})
+    assert modelcards.cache_layers({**DENSE, "attn_type_list": [1, 1, 1, 1], "encoder_layers": 0}) == modelcards.cache_layers(DENSE)
+
+
+@pytest.mark.parametrize(
+    ("change", "heads"),
+    [
+        ({"multi_query": True}, 1),
+        ({"multi_query": True, "num_kv_heads": 71}, 1),
+        ({"multi_query": True, "new_decoder_architecture": False, "num_kv_heads": 71}, 1),
+        ({"multi_query": False}, 71),
+        ({"multi_query": True, "new_decoder_architecture": True, "num_kv_heads": 1}, 1),
+        ({"multi_query": True, "new_decoder_architecture": True, "num_kv_heads": 71}, 71),
+    ],
+)
+def test_kv_heads_of_falcon(change, heads):
+    falcon = {"model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "vocab_size": 65024}
+    assert modelcards.cache_layers({**falcon, **change})[0].kv_heads == heads
+
+
+def test_biases_follow_the_fields_of_their_family():
+    def more(kind, **fields):
+        plain = {**DENSE, "model_type": kind}
+        return sum(w.total for w in modelcards.load({**plain, **fields}).weights) - sum(w.total for w in modelcards.load(plain).weights)
+
+    queries_keys_values = 4 * (64 + 16 + 16)
+    assert more("qwen3", attention_bias=True) == more("llama", attention_bias=True) == queries_keys_values + 4 * 64
+    assert more("glm4_moe", attention_bias=False) == -queries_keys_values
+    assert more("llama", mlp_bias=True) == 4 * (2 * 128 + 64)
+    assert more("cohere", use_qk_norm=True) == 4 * (64 + 16)
+    assert more("starcoder2", use_bias=False) == -(queries_keys_values + 4 * 64 + 4 * (128 + 64))
