@@ -21,8 +21,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from planner.errors import Infeasible, InputError, InputErrors
-from planner.facts.files import folder
-from planner.scenario import Scenario, load, loads, parse
+from planner.facts.files import folder, regular
+from planner.scenario import Scenario, load, parse
 
 MAX_POINTS = 100_000
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)((?:\[\d+\])*)")
@@ -96,7 +96,7 @@ def expand(path: str | Path) -> Iterator[tuple[str, Scenario | str]]:
         total *= n
     if total > MAX_POINTS:
         raise InputError("grid", total, f"must have at most {MAX_POINTS} combinations")
-    base = _base(path, content["base"])
+    base, place = _base(path, content["base"])
     for values in itertools.product(*content["grid"].values()):
         one = copy.deepcopy(base)
         label = ", ".join(f"{k.rsplit('.', 1)[-1]} {v}" for k, v in zip(content["grid"], values, strict=True))
@@ -105,15 +105,18 @@ def expand(path: str | Path) -> Iterator[tuple[str, Scenario | str]]:
             for key, value in zip(content["grid"], values, strict=True):
                 _set(one, key, value)
             one["name"] = name.replace("..", "…")
-            yield name, parse(one, path.name)
+            yield name, parse(one, path.name, place)
         except (InputError, InputErrors) as error:
             yield name, str(error)
 
 
 def _grid_file(path: Path) -> dict:
     try:
-        if path.stat().st_size > 1_000_000:
-            raise InputError("file", path.stat().st_size, "must be at most 1000000 bytes", path.name)
+        size = path.stat().st_size
+        if not regular(path):
+            raise InputError("file", str(path), "must be a regular file or a folder", path.name)
+        if size > 1_000_000:
+            raise InputError("file", size, "must be at most 1000000 bytes", path.name)
         content = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except InputError as error:
         raise InputErrors([error]) from None
@@ -136,17 +139,17 @@ def _grid_file(path: Path) -> dict:
     return content
 
 
-def _base(path: Path, name: str) -> dict:
+def _base(path: Path, name: str) -> tuple[dict, Path]:
+    """Return the content of a grid's base, and the folder in which the files it names lie: its own, or the grid's where it ships with the planner."""
     shipped = folder("scenarios") / f"{name}.toml"
-    beside = path.parent / name
-    if re.fullmatch(r"[A-Za-z0-9_-]+", name) and shipped.is_file():
-        beside = shipped
-    if ".." in Path(name).parts or not beside.is_file():
+    beside, place = path.parent / name, (path.parent / name).parent.absolute()
+    if re.fullmatch(r"[A-Za-z0-9_-]+", name) and regular(shipped):
+        beside, place = shipped, path.parent.absolute()
+    if ".." in Path(name).parts or not regular(beside):
         allowed = "must be a scenario beside the grid file or one that ships with the planner"
         raise InputErrors([InputError("base", name, allowed, path.name)])
-    text = beside.read_text(encoding="utf-8-sig")
-    loads(text, beside.name)  # the base must be right by itself
-    return tomllib.loads(text)
+    load(beside)  # the base must be right by itself
+    return tomllib.loads(beside.read_text(encoding="utf-8-sig")), place
 
 
 def _one(name: str, scenario: Scenario, out: str, plan_only: bool) -> Record:

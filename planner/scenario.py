@@ -11,9 +11,11 @@ import unicodedata
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from planner.errors import InputError, InputErrors
+from planner.facts import modelcards
+from planner.facts.files import content_digest, regular
 
 SCHEMAS = (1,)
 MAX_BYTES = 1_000_000
@@ -227,6 +229,7 @@ class Scenario(_Strict):
     prices: dict[str, PriceIn] = Field(default_factory=dict)
     timeline: TimelineIn | None = None
     facts: dict[str, Annotated[FactIn, BeforeValidator(_range)]] = Field(default_factory=dict)
+    _folder: Path | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _known_schema_and_single_names(self):
@@ -237,10 +240,33 @@ class Scenario(_Strict):
             raise ValueError("workloads must have different names")
         return self
 
+    def place(self, name: str) -> Path:
+        """Return where a file named in the scenario lies: beside the scenario file, or in the working folder where it was not read from one."""
+        return Path(name) if self._folder is None else self._folder / name
+
+    def own_model(self, model: str) -> Path | None:
+        """Return the config.json that a workload's model names, None for a name of the catalogue."""
+        if model in modelcards.catalogue():
+            return None
+        path = self.place(model)
+        return path if model.endswith(".json") or regular(path) else None
+
+    def _files(self) -> list[Path]:
+        found: list[Path] = []
+        for workload in self.workloads:
+            own = self.own_model(workload.model)
+            if own is not None:
+                found += [own, *([own.with_name("hf_quant_config.json")] if own.name == "config.json" else [])]
+            found += [self.place(t.csv) for t in (workload.input_tokens, workload.output_tokens) if t.csv]
+        return found
+
     @property
     def digest(self) -> str:
-        """Twelve hex digits over the checked content: the same inputs give the same digest, comments do not count."""
-        text = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True, ensure_ascii=True)
+        """Twelve hex digits over the checked content and the content of the files it names: the same inputs give the same digest, comments do not
+        count."""
+        content = self.model_dump(mode="json", by_alias=True)
+        files = [content_digest(p) for p in self._files()]
+        text = json.dumps({**content, "files": files} if files else content, sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -288,18 +314,20 @@ def _lines(error: ValidationError, file: str) -> list[InputError]:
     return found
 
 
-def parse(content: dict, file: str = "") -> Scenario:
+def parse(content: dict, file: str = "", folder: Path | None = None) -> Scenario:
     """Check the content of a scenario file, or of a dict of the same shape.
 
-    Parameters: content, nested dicts as `tomllib` reads them; file, its name for the messages. Returns: Scenario.
-    Raises: InputErrors with one line per fault.
+    Parameters: content, nested dicts as `tomllib` reads them; file, its name for the messages; folder, from which the files it names are read
+    (absent: the working folder). Returns: Scenario. Raises: InputErrors with one line per fault.
     """
     try:
         _walk(content, "", file)
         number = content.get("schema")
         if isinstance(number, bool) or number not in SCHEMAS:
             raise InputError("schema", number, f"must be one of {', '.join(map(str, SCHEMAS))}", file)
-        return Scenario.model_validate(content)
+        checked = Scenario.model_validate(content)
+        checked._folder = folder
+        return checked
     except ValidationError as error:
         raise InputErrors(_lines(error, file)) from None
     except InputError as error:
@@ -314,8 +342,8 @@ def parse_fabric(content: dict) -> FabricIn:
         raise InputErrors([InputError(f"fabric.{e.field}", e.value, e.allowed) for e in _lines(error, "")]) from None
 
 
-def loads(text: str, file: str = "scenario") -> Scenario:
-    """Read a scenario from TOML text. Returns and raises as `parse`."""
+def loads(text: str, file: str = "scenario", folder: Path | None = None) -> Scenario:
+    """Read a scenario from TOML text. Parameters, returns and raises as `parse`."""
     try:
         content = tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as error:
@@ -324,7 +352,7 @@ def loads(text: str, file: str = "scenario") -> Scenario:
         raise InputErrors([InputError("TOML", "deep brackets", f"must be nested at most {MAX_DEPTH} deep", file)]) from None
     except ValueError as error:
         raise InputErrors([InputError("TOML", str(error), "must hold integers of at most 18 digits", file)]) from None
-    return parse(content, file)
+    return parse(content, file, folder)
 
 
 def load(path: str | Path) -> Scenario:
@@ -335,8 +363,11 @@ def load(path: str | Path) -> Scenario:
     path = Path(path)
     file = path.name
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError("file", f"{path.stat().st_size} bytes", f"must be at most {MAX_BYTES} bytes", file)
+        size = path.stat().st_size
+        if not regular(path):
+            raise InputError("file", str(path), "must be a regular file", file)  # a pipe or a device may never end
+        if size > MAX_BYTES:
+            raise InputError("file", f"{size} bytes", f"must be at most {MAX_BYTES} bytes", file)
         text = path.read_bytes().decode("utf-8")
     except InputError as error:
         raise InputErrors([error]) from None
@@ -345,7 +376,7 @@ def load(path: str | Path) -> Scenario:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputErrors([InputError("file", reason, "must be a readable file", str(path))]) from None
-    return loads(text, file)
+    return loads(text, file, path.parent.absolute())
 
 
 def schema() -> dict:

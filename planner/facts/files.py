@@ -1,8 +1,9 @@
-"""The one door to files that ship with the planner: data, notebooks and scenarios, in a wheel and in a checkout."""
+"""The one door to files that ship with the planner: data, notebooks and scenarios, in a wheel and in a checkout; and what a user's file is."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 from functools import cache
 from pathlib import Path
 
@@ -45,3 +46,22 @@ def table(name: str) -> tuple[dict[str, str], ...]:
                 raise InputError(f"line {reader.line_num}", len(cells), f"must have {len(header)} cells", f"data/{name}")
             rows.append(dict(zip(header, cells, strict=True)))
     return tuple(rows)
+
+
+def regular(path: Path) -> bool:
+    """Return whether a path is a file that ends: no folder, no pipe and no device. Raises: nothing, whatever the name."""
+    try:
+        return path.is_file()
+    except OSError:  # a name too long for a file
+        return False
+
+
+def content_digest(path: Path) -> str:
+    """Return a digest of a file's content, empty for what is no readable file: whoever reads it refuses it. Raises: nothing."""
+    if not regular(path):
+        return ""  # a pipe is never opened: it may not end
+    try:
+        with path.open("rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError:
+        return ""

@@ -10,7 +10,9 @@ from planner.calibration import residency as memory
 from planner.errors import InputError
 from planner.facts import catalog, modelcards
 from planner.facts.evidence import claim, claims, own_claim
+from planner.facts.files import regular
 from planner.facts.formats import number_format, peak_format, weight_formats
+from planner.plan import lengths
 from planner.plan.inputs import Drawn, Range, draw
 from planner.scenario import Scenario, SystemIn, WorkloadIn
 from planner.shapes import Format, ModelShape
@@ -143,7 +145,7 @@ def resolve(scenario: Scenario) -> list[Case]:
     """Return every workload on every system, in file order.
 
     Raises: InputError with the scenario's key for a name that the catalogue does not know, a profile that is missing, a price or a
-    fact of a system that does not exist, or a length file (not read yet).
+    fact of a system that does not exist, or a model or length file that cannot be read.
     """
     for i, given in enumerate(scenario.systems):
         _keyed(f"systems[{i}]", catalog.system, given.name, given.profile, given.gpu_watts)
@@ -154,17 +156,33 @@ def resolve(scenario: Scenario) -> list[Case]:
     systems = [catalog.system(s.name, s.profile, s.gpu_watts, facts) for s in scenario.systems]
     cases = []
     for i, workload in enumerate(scenario.workloads):
-        shape = _keyed(f"workloads[{i}].model", modelcards.load, workload.model)
+        workload = _with_lengths(scenario, i, workload)
+        shape = _keyed(f"workloads[{i}].model", _shape, scenario, workload.model)
         formats = _keyed(f"workloads[{i}].weight_format", weight_formats, shape, workload.weight_format)
         bits = _keyed(f"workloads[{i}].kv_format", number_format, workload.kv_format).bits
-        if workload.input_tokens.csv or workload.output_tokens.csv:
-            raise InputError(f"workloads[{i}].input_tokens", workload.input_tokens.csv or workload.output_tokens.csv,
-                             "must be a mean or {mean=, p50=, p99=}: files of lengths are not read yet")
         needed = workload.input_tokens.mean + workload.images * workload.image_tokens + workload.output_tokens.mean
         if shape.max_context and needed > shape.max_context:
             raise InputError(f"workloads[{i}].input_tokens", needed, f"with the output must fit the model's {shape.max_context:,} positions")
         cases += [Case(scenario, workload, given, rack, shape, formats, bits) for given, rack in zip(scenario.systems, systems, strict=True)]
     return cases
+
+
+def _shape(scenario: Scenario, model: str) -> ModelShape:
+    """Return the shape of a model by its name in the catalogue, or of the file beside the scenario."""
+    own = scenario.own_model(model)
+    if own is not None and own.exists() and not regular(own):
+        raise InputError("model", model, "must be a regular file")
+    return modelcards.load(model if own is None else str(own))
+
+
+def _with_lengths(scenario: Scenario, number: int, workload: WorkloadIn) -> WorkloadIn:
+    """Return the workload with its files of lengths read: mean, median and 99th percentile in the file's place."""
+    read = {}
+    for name in ("input_tokens", "output_tokens"):
+        file = getattr(workload, name).csv
+        if file is not None:
+            read[name] = _keyed(f"workloads[{number}].{name}", lengths.read, scenario.place(file), name)
+    return workload.model_copy(update=read) if read else workload
 
 
 def _keyed(key: str, function, *args):
@@ -173,4 +191,4 @@ def _keyed(key: str, function, *args):
     except InputError as error:
         whole = key if not key.startswith("systems[") else f"{key}.name"
         field = whole if error.field in ("system", "model", "precision", "format") else f"{key}.{error.field}"
-        raise InputError(field, error.value, error.allowed) from None
+        raise InputError(field, error.value, error.allowed, error.file) from None

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from planner.errors import Infeasible, InputError, InputErrors
+from planner.facts.files import regular
 from planner.plan.answer import Answer
 from planner.questions import all_questions
 from planner.units import UNITS, convert
@@ -111,8 +112,11 @@ def read(path: str | Path) -> list[Case]:
     """
     path = Path(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputErrors([InputError("file", f"{path.stat().st_size} bytes", f"must be at most {MAX_BYTES}", path.name)])
+        size = path.stat().st_size
+        if not regular(path):
+            raise InputErrors([InputError("file", str(path), "must be a regular file", path.name)])
+        if size > MAX_BYTES:
+            raise InputErrors([InputError("file", f"{size} bytes", f"must be at most {MAX_BYTES}", path.name)])
         text = path.read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as error:
         if isinstance(error, InputErrors):

@@ -49,12 +49,6 @@ def facts_digest() -> str:
     return total.hexdigest()[:16]
 
 
-def _own_models(scenario: Scenario) -> list[str]:
-    """Digests of the config files that workloads name by path: the same path with other content is another report."""
-    paths = [Path(w.model) for w in scenario.workloads if w.model.endswith(".json") and Path(w.model).is_file()]
-    return [_sha(p.read_bytes()) for p in paths]
-
-
 def _identical(place: Path, key: dict) -> str | None:
     """Return the plan's status when `place` holds exactly the report that `key` names, else None."""
     try:
@@ -86,7 +80,7 @@ def write(scenario: Scenario, out: str | Path = "reports", *, force: bool = Fals
     try:
         out.mkdir(parents=True, exist_ok=True)
         place = _place(out, scenario)
-        key = {"input_digest": scenario.digest, "facts": facts_digest(), "language": language, "models": _own_models(scenario)}
+        key = {"input_digest": scenario.digest, "facts": facts_digest(), "language": language}
         status = _identical(place, key)
         if status is not None:
             return Written(place, True, status)
