@@ -129,7 +129,7 @@ def _fabric(args) -> int:
                           "rails_per_gpu": args.rails_per_gpu, "switch": args.switch, "oversubscription": args.oversubscription,
                           "spare_ports": args.spare_ports, "grow_to_gpus": args.grow_to})
     gpus = args.gpus if args.gpus is not None else args.racks * rack.gpus
-    answers, parts = fabric_answers(rack, gpus, given, 1.0, 0)
+    answers, parts = fabric_answers(rack, gpus, given, 0)
     _say(f"{gpus:,} GPUs of {rack.label}")
     for item in answers.values():
         _say(line(item))

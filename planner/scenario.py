@@ -6,12 +6,13 @@ import datetime
 import hashlib
 import json
 import math
+import re
 import tomllib
 import unicodedata
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from planner.errors import InputError, InputErrors
 from planner.facts import modelcards
@@ -127,13 +128,19 @@ class WorkloadIn(_Strict):
         return self
 
 
+def _software(text: str) -> str:
+    if not re.fullmatch(r"preview|current|mature|v\d{1,3}(\.\d{1,3}){1,2}", text):
+        raise ValueError("must be preview, current, mature or a release such as v6.1")
+    return text
+
+
 class SystemIn(_Strict):
     """One system to plan on: a catalogue name, its profile where it has two, a GPU power setting and the software's age."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     profile: Annotated[str, Field(max_length=40)] | None = None
     gpu_watts: Annotated[float, Field(ge=50, le=20_000)] | None = None
-    software: Annotated[str, Field(min_length=1, max_length=40)] = "current"
+    software: Annotated[str, AfterValidator(_software)] = "current"
 
 
 class FabricIn(_Strict):

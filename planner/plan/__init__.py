@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from planner import __version__
 from planner.errors import Infeasible, InputError
+from planner.plan import notes
 from planner.plan.answer import Answer, missing
 from planner.plan.case import Case, resolve
 from planner.plan.cost import cost_answers
@@ -25,14 +26,8 @@ def plan(scenario: Scenario) -> Plan:
     Raises: InputError for names that the catalogue does not know. What cannot be served is an option of status `infeasible`.
     """
     options = tuple(_option(case) for case in resolve(scenario))
-    notes = []
-    if scenario.plan.basis != "model":
-        notes.append(f"plan.basis = {scenario.plan.basis}: measured and claimed throughput are not joined yet, the model's is used")
-    if scenario.timeline:
-        notes.append("the timeline is not planned yet: the plan is for the load as typed")
-    notes.append("facility power and cost are of the racks; the fabric stands beside them and is not added")
     return Plan(scenario.name, scenario.as_of.isoformat(), scenario.digest, __version__, options,
-                scenario.model_dump(mode="json", by_alias=True, exclude_none=True), tuple(notes))
+                scenario.model_dump(mode="json", by_alias=True, exclude_none=True), notes.of_plan(scenario))
 
 
 def peak_tokens_per_s(case: Case, tpot_seconds: float, ttft_seconds: float) -> float:
@@ -52,22 +47,6 @@ def peak_tokens_per_s(case: Case, tpot_seconds: float, ttft_seconds: float) -> f
     return mean * load.peak_to_mean
 
 
-def _warnings(case: Case) -> tuple[str, ...]:
-    found = list(case.shape.notes)
-    if case.rack.status != "available":
-        found.append(f"status {case.rack.status}: no fleet of it has been measured")
-    if case.rack.name == "vr-nvl72":
-        found.append("pairing a profile with a power setting is this project's assumption")
-    ratio = case.input_tokens / case.output_tokens
-    if not 0.1 <= ratio <= 100:
-        found.append(f"input to output is {ratio:,.3g} to 1: averages mislead at such ratios")
-    if case.scenario.site.pue > 2:
-        found.append(f"PUE {case.scenario.site.pue:g} is unusually high")
-    if case.workload.session:
-        found.append("sessions are planned by their mean lengths and cache hits only")
-    return tuple(found)
-
-
 def _option(case: Case) -> Option:
     name, label, scenario = case.workload.name, case.label, case.scenario
     try:
@@ -85,21 +64,23 @@ def _option(case: Case) -> Option:
                                 {**speed, **case.pick("gpu_hour_usd")}, _price_date(case))
     except Infeasible as error:
         status = "not available" if error.cause == "facts" else "infeasible"
-        return Option(name, label, status, cause=error.cause, limit=error.limit, next_step=error.next_step, warnings=_warnings(case))
+        return Option(name, label, status, cause=error.cause, limit=error.limit, next_step=error.next_step, warnings=notes.of_option(case))
     extra, fabric_parts = _fabric(case, int(racks.total[0]))
     answers |= extra
     parts = {"hbm_bytes": found.parts, "fabric_watts": fabric_parts, "rack_watts": {"GPUs": case.rack.gpus * case.rack.accelerator.gpu_watts,
                                                       "rest of the rack": case.rack.overhead_watts}}
     speed = answers["tokens_per_s_per_gpu"]
     wide = (f"throughput is uncertain by a factor of {speed.high / speed.low:,.0f}: do not order on it",) if speed.high > 5 * speed.low else ()
-    option = Option(name, label, "ok", answers, parts, binding=found.limit, warnings=_warnings(case) + wide, layout=found.layout.label)
+    warnings = (*notes.of_option(case), *wide, *notes.of_failures(case, answers["racks_serving"].value))
+    option = Option(name, label, "ok", answers, parts, binding=found.limit, warnings=warnings, layout=found.layout.label)
     return _within_site(case, option)
 
 
 def _fabric(case: Case, racks: int) -> tuple[dict[str, Answer], dict[str, float]]:
     """The fabric of the racks of one option; not available where no scale-out link is published."""
     try:
-        return fabric_answers(case.rack, racks * case.rack.gpus, case.scenario.fabric, case.scenario.site.pue, case.scenario.plan.seed)
+        how = case.scenario.plan
+        return fabric_answers(case.rack, racks * case.rack.gpus, case.scenario.fabric, how.seed, how.survive)
     except (Infeasible, InputError) as error:
         return {"fabric_links": missing("fabric_links", "links", str(error))}, {}
 

@@ -52,11 +52,14 @@ class Case:
         return self.workload.output_tokens.mean
 
     @property
+    def stored_format(self) -> str:
+        """The format in which the weights of the model's large products are stored."""
+        return next((self.formats[p].name for p in ("experts", "dense_mlp", "attention") if p in self.formats), "bf16")
+
+    @property
     def peak_name(self) -> str:
         """The format whose dense peak the model's large products run at, the fastest that the GPU has for the stored format."""
-        order = ("experts", "dense_mlp", "attention")
-        stored = next((self.formats[p].name for p in order if p in self.formats), "bf16")
-        wanted, peaks = peak_format(stored), self.rack.accelerator.peak_flops_per_s
+        wanted, peaks = peak_format(self.stored_format), self.rack.accelerator.peak_flops_per_s
         for name in (wanted, "fp8" if wanted in ("nvfp4", "mxfp4", "mxfp8") else "bf16", "bf16"):
             if name in peaks:
                 return name

@@ -9,6 +9,7 @@ from planner.errors import Infeasible, InputError
 from planner.facts import catalog
 from planner.facts.evidence import Claim, claim
 from planner.models.fabric.design import Design, design
+from planner.models.fabric.failures import remaining
 from planner.models.fabric.growth import growth
 from planner.plan.answer import Answer, exact
 from planner.plan.inputs import Drawn, Range, answer, draw
@@ -67,6 +68,14 @@ def choose(rack: Rack, gpus: int, given: FabricIn) -> Choice:
     return Choice(made, switch, speed, lanes)
 
 
+def plane_down(choice: Choice) -> Answer:
+    """Return fabric_left_plane_down: the share of scale-out bandwidth that the worst GPU keeps with one plane down."""
+    left = remaining(choice.made, {"plane": 1})
+    note = "replicas lie inside one NVLink domain and take no racks more" if left.gpu_even else "one plane carries everything: not survived"
+    return exact("fabric_left_plane_down", left.gpu_even, "fraction", basis=f"one of {choice.made.planes} planes down, even spraying over those left",
+                 note=note)
+
+
 def modules(choice: Choice) -> float:
     """Return the 800G optical modules of a fabric: both ends of every link, by share of 800G; switches with co-packaged optics need none."""
     counts, share = choice.made.counts, choice.port_bytes_per_s / MODULE_BYTES_PER_S
@@ -85,10 +94,11 @@ def _range(item: Claim, how: str = "assumed") -> Range:
     return Range(item.base_value, *item.base_range, item.grade, how, (item.id,))
 
 
-def fabric_answers(rack: Rack, gpus: int, given: FabricIn, pue: float, seed: int) -> tuple[dict[str, Answer], dict[str, float]]:
+def fabric_answers(rack: Rack, gpus: int, given: FabricIn, seed: int, survive: tuple[str, ...] = ()) -> tuple[dict[str, Answer], dict[str, float]]:
     """Return the answers of the fabric for the central rack count, and its power by part [W].
 
-    Answers: fabric_leaf, fabric_spine, fabric_core, fabric_links, fabric_power (IT), fabric_cost, fabric_growth. Raises: as `choose`.
+    Answers: fabric_leaf, fabric_spine, fabric_core, fabric_links, fabric_power (IT), fabric_cost, fabric_growth; with "plane" among the failures to
+    survive also fabric_left_plane_down. Raises: as `choose`.
     """
     choice = choose(rack, gpus, given)
     made, counts = choice.made, choice.made.counts
@@ -112,4 +122,6 @@ def fabric_answers(rack: Rack, gpus: int, given: FabricIn, pue: float, seed: int
         "fabric_cost": answer("fabric_cost", cost / 1e6, "MUSD", price, basis="switches and links between them, capital", note=apart),
         "fabric_growth": exact("fabric_growth", float(grown.gpus), "GPUs", basis="without moving a cable", note=grown.ends),
     }
+    if "plane" in survive:
+        found["fabric_left_plane_down"] = plane_down(choice)
     return found, {"switches": float(counts["switches"] * drawn["switch_watts"].values[0]), "optics": float(optics * drawn["module_watts"].values[0])}

@@ -13,15 +13,19 @@ from planner.scenario import PlanIn
 from planner.specs import Rack
 from planner.units import whole_up
 
+RACK_FAILURES = ("tray", "rack", "power_feed")  # each takes the racks of one replica at most
+
 
 @dataclass(frozen=True)
 class Racks:
-    """Rack counts over the draws, index 0 central: serving, survival, spare and total [1]; gpus in all of them [1]."""
+    """Rack counts over the draws, index 0 central: serving, survival, spare and total [1]; usable_gpus [1] of a rack; lost [1], the racks that one
+    of the failures to survive takes."""
 
     serving: np.ndarray
     survival: int
     spare: int
     usable_gpus: int
+    lost: int
 
     @property
     def total(self) -> np.ndarray:
@@ -46,21 +50,40 @@ def racks_needed(output_tokens_per_s: np.ndarray, per_gpu: np.ndarray, replica_g
         raise Infeasible("layout", f"a replica of {replica_gpus} GPUs does not fit racks of {rack.gpus}", "choose a smaller replica")
     gpus = output_tokens_per_s / (per_gpu * how.utilisation_fraction)
     serving = whole_up(gpus / (usable * group)) * group
-    lost = group if "rack" in how.survive else 1 if {"tray", "power_feed"} & set(how.survive) else 0
-    return Racks(np.atleast_1d(serving), max(0, lost - how.spare_racks), how.spare_racks, int(usable))
+    lost = group if set(RACK_FAILURES) & set(how.survive) else 0
+    return Racks(np.atleast_1d(serving), max(0, lost - how.spare_racks), how.spare_racks, int(usable), lost)
 
 
 def rack_answers(racks: Racks, rack: Rack, inputs: dict[str, Drawn], how: PlanIn) -> dict[str, Answer]:
     """Return the answers racks_serving, racks_survival, racks_spare, racks_total, gpus_total and gpus_stranded."""
     stranded = (rack.gpus - racks.usable_gpus) * int(racks.serving[0])
     note = f"peak load at {how.utilisation_fraction:g} of what the GPUs can serve"
-    kept = "spare racks run hot and cover the loss" if how.survive and not racks.survival else ""
     return {
         "racks_serving": answer("racks_serving", racks.serving.astype(float), "racks", inputs, basis="whole racks for the peak", note=note),
-        "racks_survival": exact("racks_survival", racks.survival, "racks", how="assumed" if how.survive else "exact", grade="P",
-                                basis="beyond the spares", note=f"survives: {', '.join(how.survive) or 'nothing'}. {kept}".strip()),
+        "racks_survival": exact(
+            "racks_survival",
+            racks.survival,
+            "racks",
+            how="assumed" if racks.lost else "exact",
+            grade="P" if racks.lost else "A",
+            basis="beyond the spares",
+            note=_survived(racks, how),
+        ),
         "racks_spare": exact("racks_spare", racks.spare, "racks", basis="as typed"),
         "racks_total": answer("racks_total", racks.total.astype(float), "racks", inputs, basis="serving + survival + spare"),
         "gpus_total": answer("gpus_total", racks.total * float(rack.gpus), "GPUs", inputs, basis="GPUs in all racks"),
         "gpus_stranded": exact("gpus_stranded", stranded, "GPUs", basis="in serving racks, outside any replica"),
     }
+
+
+def _survived(racks: Racks, how: PlanIn) -> str:
+    """Return what the racks survive, what covers the loss, and what adds no rack."""
+    by_racks = [name for name in how.survive if name in RACK_FAILURES]
+    text = f"survives one {' or '.join(name.replace('_', ' ') for name in by_racks)}" if by_racks else "survives no loss of racks"
+    if racks.lost and racks.spare:
+        text += ": spare racks run hot and cover " + ("the loss" if not racks.survival else f"{racks.spare} of {racks.lost} racks")
+    if "tray" in by_racks and "rack" not in by_racks:
+        text += "; a tray counts as its rack"
+    if "plane" in how.survive:
+        text += "; a plane takes no racks, see fabric_left_plane_down"
+    return text + ("; a site is not planned" if "site" in how.survive else "")
