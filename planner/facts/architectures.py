@@ -12,7 +12,7 @@ from planner.facts.vision import vision_weights
 from planner.shapes import Experts, ModelShape, Weight
 
 QKV_BIAS = {"qwen2", "qwen2_moe", "gpt_oss", "glm4_moe", "chatglm", "qwen2_vl", "qwen2_5_vl"}
-NO_O_BIAS = {"qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "glm4_moe", "chatglm", "mimo", "step3p7"}  # biased queries, keys and values, plain output
+NO_O_BIAS = {"qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "glm4_moe", "chatglm", "mimo", "step3p7"}  # the output projection has none
 TIED = {"gemma", "gemma2", "gemma3_text", "starcoder2", "cohere", "cohere2"}  # where the config does not say
 ONE_NORM = {"cohere", "cohere2"}
 BIASED_NORMS = {"starcoder2"}
@@ -167,21 +167,42 @@ def _mlp(part: str, name: str, h: int, width: int, copies: int, used: float, lay
     return [*ins, Weight(part, f"{name}_down", h, width, copies, used, True, layers)]
 
 
-def moe_layers(c: Mapping) -> int:
-    """Return how many layers route tokens to experts. Raises: InputError for contradictions in the fields that say it."""
+def moe_indices(c: Mapping) -> list[int]:
+    """Return which layers route tokens to experts. Raises: InputError for contradictions in the fields that say it."""
     layers = need(c, "num_hidden_layers")
     if not c.get("n_routed_experts"):
-        return 0
+        return []
     if c.get("model_type") == "nemotron_h" or c.get("hybrid_override_pattern"):
-        return str(c.get("hybrid_override_pattern", "")).count("E")
+        return [i for i, letter in enumerate(str(c.get("hybrid_override_pattern", ""))) if letter == "E"]
     first = c.get("first_k_dense_replace") or 0
     step = c.get("decoder_sparse_step") or c.get("interleave_moe_layer_step") or c.get("moe_layer_freq") or 1
     if isinstance(step, list):
-        return sum(step)
+        return [i for i, routed in enumerate(step) if routed]
     dense = set(c.get("mlp_only_layers") or [])
     if first > layers:
         raise InputError("first_k_dense_replace", first, f"must be at most the layers ({layers})")
-    return sum(1 for i in range(first, layers) if (i + 1 if first == 0 else i) % step == 0 and i not in dense)
+    return [i for i in range(first, layers) if (i + 1 if first == 0 else i) % step == 0 and i not in dense]
+
+
+def moe_layers(c: Mapping) -> int:
+    """Return how many layers route tokens to experts. Raises: InputError for contradictions in the fields that say it."""
+    return len(moe_indices(c))
+
+
+def _part_layers(c: Mapping) -> dict[str, list[int]]:
+    """Return the indices of the layers that hold each part; the MTP module counts its own."""
+    kinds, routed = layer_kinds(c), moe_indices(c)
+    pattern = c.get("hybrid_override_pattern")
+    attention = [i for i, kind in enumerate(kinds) if kind in ("full", "sliding")]
+    dense = [i for i in range(len(kinds)) if i not in set(routed)] if not pattern else [i for i, letter in enumerate(pattern) if letter == "-"]
+    return {
+        "attention": attention,
+        "indexer": attention,
+        "recurrent": [i for i, kind in enumerate(kinds) if kind in ("linear", "mamba")],
+        "dense_mlp": dense,
+        **dict.fromkeys(("experts", "shared_experts", "router"), routed),
+        "mtp": list(range(c.get("num_nextn_predict_layers") or 0)),
+    }
 
 
 def _experts(c: Mapping, layers: int, part: str = "") -> list[Weight]:
@@ -217,7 +238,7 @@ def _experts(c: Mapping, layers: int, part: str = "") -> list[Weight]:
     if shared or number:
         found += _mlp(sh, "shared_expert", h, shared or width * number, layers, layers, layers, gated)
     if c.get("shared_expert_intermediate_size") and kind in ("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"):
-        found.append(Weight(sh, "shared_expert_gate", 1, h, layers, layers, False, layers))
+        found.append(Weight(sh, "shared_gate", 1, h, layers, layers, False, layers))
     return found
 
 
@@ -346,5 +367,5 @@ def build(name: str, config: Mapping, c: Mapping) -> ModelShape:
         duplicated,
         tuple(notes),
         False,
-        stored_formats(config, c),
+        stored_formats(config, c, weights, _part_layers(c)),
     )

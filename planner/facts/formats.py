@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 from planner.errors import InputError
@@ -40,24 +41,45 @@ def peak_format(spelling: str) -> str:
     return next(r["peak"] for r in table("formats.csv") if r["name"] == name) or "bf16"
 
 
+def _stored(value: str | Mapping[str, float], base: str) -> Format:
+    """Return the format of a tensor that some layers store low and the others not: the mean, under the low one's name."""
+    if isinstance(value, str):
+        return number_format(value)
+    low = number_format(next(name for name in value if name != "bf16"))
+    share = value[low.name]
+    return replace(low, bits=share * low.bits + (1 - share) * number_format(base).bits, scale_bits=share * low.scale_bits,
+                   tensor_bytes=share * low.tensor_bytes)
+
+
+def _released(shape: ModelShape) -> dict[str, Format]:
+    """Return the formats of a checkpoint as released. Raises: InputError where its files do not tell its bytes."""
+    if "refused" in shape.quantisation:
+        raise InputError("weight_format", "as released", shape.quantisation["refused"], shape.name)
+    base = shape.quantisation.get("base", "bf16")
+    formats = {part: _stored(base if value == "bf16" else value, base) for part, value in shape.quantisation.items()}
+    return {**dict.fromkeys(LOW_PARTS, number_format(base)), **formats} if "base" in formats else formats
+
+
 def weight_formats(shape: ModelShape, chosen: str | Mapping[str, str] | None) -> dict[str, Format]:
-    """Return part -> Format of a model's linear weights; parts not named stay in BF16.
+    """Return part -> Format of a model's linear weights; parts not named stay in BF16, or in the format of the key `base`.
 
     Parameters: shape; chosen, a format's name for every linear layer, a mapping part -> name, or None (or "as_released") for the
     checkpoint's own formats. FP4 on a latent-attention model leaves attention and the MTP module high, as published checkpoints do.
-    Returns: dict. Raises: InputError for an unknown format or part.
+    FP32 is held throughout. Returns: dict. Raises: InputError for an unknown format or part, or a checkpoint whose own bytes are not known.
     """
     if chosen is None or (isinstance(chosen, str) and chosen.lower() in AS_RELEASED):
-        chosen = shape.quantisation
+        return _released(shape)
     if isinstance(chosen, Mapping):
         for part in chosen:
-            if part not in LOW_PARTS:
-                raise InputError("weight_format", part, f"must name parts of {', '.join(LOW_PARTS)}")
+            if part not in (*LOW_PARTS, "base"):
+                raise InputError("weight_format", part, f"must name parts of {', '.join(LOW_PARTS)}, base")
+        if chosen.get("base") is not None and number_format(chosen["base"]).name not in ("bf16", "fp32"):
+            raise InputError("weight_format.base", chosen["base"], "must be bf16 or fp32")
         return {part: number_format(name) for part, name in chosen.items()}
     low = number_format(chosen)
     if low.name in ("bf16", "fp32"):
-        return dict.fromkeys(LOW_PARTS, low) if low.name == "fp32" else {}
-    if low.name == "fp8" and any(name == "fp8_block" for name in shape.quantisation.values()):
+        return dict.fromkeys((*LOW_PARTS, "base"), low) if low.name == "fp32" else {}
+    if low.name == "fp8" and "fp8_block" in [v for v in shape.quantisation.values() if isinstance(v, str)]:
         low = formats()["fp8_block"]
     latent = any(a.shared_latent for a in shape.attention)
     kept = KEPT_HIGH_IN_FP4 if latent and low.bits < 8 else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from planner.errors import InputError
 from planner.facts import architectures
 from planner.facts.attention import attention_layers
 from planner.facts.files import folder
+from planner.facts.quantisation import as_spelled
 from planner.shapes import Attention, ModelShape
 
 MAX_BYTES = 2_000_000
@@ -119,11 +121,14 @@ def read(path: str | Path) -> dict:
     return content
 
 
+INHERITED = ("tie_word_embeddings", "quantization_config", "architectures", "dtype", "torch_dtype")
+
+
 def text_part(config: Mapping) -> dict:
     """Return the language model's part of a config: nested under text_config, thinker_config, llm_config or language_config."""
     for key in ("thinker_config", "text_config", "llm_config", "language_config"):
         if isinstance(config.get(key), Mapping):
-            inner = {k: v for k, v in config.items() if k in ("tie_word_embeddings", "quantization_config", "architectures", "dtype")}
+            inner = {k: v for k, v in config.items() if k in INHERITED}
             return text_part({**inner, **config[key]})
     return dict(config)
 
@@ -282,7 +287,11 @@ def load(model: str | Mapping | Path) -> ModelShape:
     if isinstance(model, str) and model in catalogue():
         return _shipped(model)
     name, config = source(model)
-    return _shipped(name) if name in catalogue() and not isinstance(model, Mapping) else _build(name, config)
+    if name not in catalogue() or isinstance(model, Mapping):
+        return _build(name, config)
+    shape = _shipped(name)
+    stored = as_spelled(str(model), name, shape.quantisation, catalogue())
+    return shape if stored is None else replace(shape, name=str(model).strip(), quantisation=stored)
 
 
 @cache

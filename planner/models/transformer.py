@@ -127,12 +127,15 @@ def weight_bytes(weight: Weight, stored: Format) -> float:
 
 
 def stored_format(weight: Weight, formats: Mapping[str, Format], base: Format = BF16) -> Format:
-    """Return the format one tensor is stored in: its part's format for linear layers, else the base format.
+    """Return the format one tensor is stored in: its own (`part/name`) where given, its part's for linear layers, else the base format.
 
-    Parameters: weight; formats, part -> Format; base [16 bits]. Returns: Format. Raises: nothing.
-    Validity: embeddings, head, norms and routers stay in the base format. Error: none. Source: published quantisation files.
+    Parameters: weight; formats, part or `part/name` or `base` -> Format; base [16 bits] unless `formats` has one. Returns: Format.
+    Raises: nothing. Validity: embeddings, head, norms and routers stay in the base format unless named. Error: none.
+    Source: published quantisation files.
     """
-    return formats.get(weight.part, base) if weight.linear else base
+    base = formats.get("base", base)
+    own = formats.get(f"{weight.part}/{weight.name}")
+    return own or (formats.get(weight.part, base) if weight.linear else base)
 
 
 def checkpoint_bytes(shape: ModelShape, formats: Mapping[str, Format], base: Format = BF16) -> dict[str, float]:
