@@ -22,9 +22,11 @@ from pathlib import Path
 
 from planner.errors import Infeasible, InputError, InputErrors
 from planner.facts.files import folder, regular
+from planner.report.whole import whole_file
 from planner.scenario import Scenario, load, parse
 
 MAX_POINTS = 100_000
+ANSWER_SECONDS = 20
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)((?:\[\d+\])*)")
 
 
@@ -202,12 +204,20 @@ def _dask(tasks: list[tuple], address: str) -> Iterator[Record]:
     from dask.distributed import Client
     from dask.distributed import as_completed as dask_completed
 
-    with Client(address, timeout="20s") as client:
-        futures = {client.submit(_one, *t, pure=False, retries=2): t for t in tasks}
-        for future in dask_completed(futures):
-            name, scenario = futures[future][:2]
-            fault = future.exception()
-            yield future.result() if fault is None else Record(name, scenario.digest, "failed", reason=f"{type(fault).__name__}: {fault}")
+    try:
+        client = Client(address, timeout=f"{ANSWER_SECONDS}s")
+    except (OSError, ValueError, TypeError) as error:  # what distributed raises for an address that means nothing or does not answer
+        raise InputError("--scheduler", address, f"must be the address of a Dask scheduler that answers ({type(error).__name__})") from None
+    try:
+        with client:
+            futures = {client.submit(_one, *t, pure=False, retries=2): t for t in tasks}
+            for future in dask_completed(futures):
+                name, scenario = futures[future][:2]
+                fault = future.exception()
+                failed = None if fault is None else f"{type(fault).__name__}: {fault}"
+                yield future.result() if fault is None else Record(name, scenario.digest, "failed", reason=failed)
+    except OSError as error:
+        raise InputError("--scheduler", address, f"must stay reachable ({type(error).__name__})") from None
 
 
 @contextmanager
@@ -245,7 +255,7 @@ def run(source: str | Path, out: str | Path = "reports", *, workers: int | None 
                 else:
                     seen[item.name] = name
                     tasks.append((name, item, str(out), plan_only))
-            stream = _dask(tasks, scheduler) if scheduler else _local(tasks, workers or os.cpu_count() or 1)
+            stream = _dask(tasks, scheduler) if scheduler is not None else _local(tasks, workers or os.cpu_count() or 1)
             for record in (progress(stream, len(tasks)) if progress else stream):
                 records[record.name] = record
             ordered = [records[name] for name, _ in items]
@@ -257,7 +267,7 @@ def run(source: str | Path, out: str | Path = "reports", *, workers: int | None 
 
 def _text_cell(value) -> str:
     text = str(value)
-    return f"'{text}" if text[:1] in "=+-@\t\r" else text  # a spreadsheet must not run a scenario's name
+    return f"'{text}" if text.startswith(tuple("=+-@\t\r")) else text  # a spreadsheet must not run a scenario's name
 
 
 def _csv(records: list[Record]) -> str:
@@ -292,9 +302,8 @@ def _index(records: list[Record]) -> str:
 def _write(out: Path, records: list[Record]) -> None:
     failed = [r for r in records if r.status != "ok"]
     for name, text in (("batch.csv", _csv(records)), ("failures.csv", _csv(failed)), ("index.html", _index(records))):
-        stage = out / f".{name}.part"
-        stage.write_text(("\ufeff" if name.endswith(".csv") else "") + text, encoding="utf-8")
-        os.replace(stage, out / name)
+        with whole_file(out / name, "output folder") as stage:
+            stage.write_text(("\ufeff" if name.endswith(".csv") else "") + text, encoding="utf-8")
 
 
 def bar(stream: Iterable, total: int) -> Iterable:

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-from pathlib import Path
 
 from planner import __version__
 from planner.errors import Infeasible, InputError, InputErrors
@@ -19,14 +18,11 @@ def _say(text: str = "") -> None:
 
 
 def _write_json(path: str, document: dict) -> None:
-    target = Path(path)
+    from planner.report.whole import whole_file
+
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    try:
-        stage = target.with_name(f".{target.name}.part")
+    with whole_file(path, "--json") as stage:
         stage.write_text(text, encoding="utf-8")
-        os.replace(stage, target)
-    except OSError as error:
-        raise InputError("--json", path, f"must be a file that can be written ({error.strerror})") from None
 
 
 def _scenarios(paths: list[str]):
@@ -187,7 +183,7 @@ def parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="write the report of a scenario: HTML, XLSX, JSON, notebook")
     report.add_argument("scenario", nargs="+", help="scenario file (TOML)")
     report.add_argument("-o", "--output", default="reports", help="folder for the report's folder (default: reports)")
-    report.add_argument("--force", action="store_true", help="replace a report folder whose content differs")
+    report.add_argument("--force", action="store_true", help="replace the files of a report whose content differs, and no others")
     report.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the report")
     report.set_defaults(run=_report)
 

@@ -109,3 +109,19 @@ def test_too_many_points_are_refused(tmp_path):
     path = grid(tmp_path, f'base = "rubin-vs-gb300"\n[grid]\n{lists}')
     with pytest.raises((InputError, InputErrors), match="at most"):
         list(batch.expand(path))
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "foo://x:1", ""])
+def test_a_scheduler_that_does_not_answer_is_named(tmp_path, monkeypatch, capsys, address):
+    monkeypatch.setattr(batch, "ANSWER_SECONDS", 0.3)
+    path = grid(tmp_path, 'base = "rubin-vs-gb300"\n[grid]\n"site.pue" = [1.1]\n')
+    assert main(["batch", str(path), "-o", str(tmp_path / "out"), "--plan-only", "--scheduler", address]) == 2
+    error = capsys.readouterr().err
+    assert "--scheduler must be the address of a Dask scheduler that answers" in error
+    assert "output folder" not in error
+
+
+def test_an_empty_cell_stays_empty():
+    record = batch.Record("a", "d", "ok", reason="-x")
+    cells = batch._csv([record]).splitlines()[1].split(",")
+    assert cells == ["a", "d", "ok", "", "False", "'-x", "", "", ""]

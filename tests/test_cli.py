@@ -1,6 +1,8 @@
 """The command line: exit codes, one line a fault, files only where asked."""
 
 import json
+import os
+import re
 
 import pytest
 
@@ -102,3 +104,43 @@ def test_a_users_own_fact_replaces_a_claim_and_says_so(tmp_path, capsys):
     theirs = json.loads(target.read_text())["options"][0]["answers"]["tokens_per_s_per_gpu"]
     assert "own:vr-nvl72/upto.hbm_bytes_per_s" in mine["claims"]
     assert mine["value"] < theirs["value"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link", "no such folder"])
+def test_a_json_that_cannot_be_written_leaves_nothing(tmp_path, capsys, kind):
+    place = tmp_path / "out"
+    place.mkdir()
+    target = place / ("deep/p.json" if kind == "no such folder" else "p.json")
+    if kind == "folder":
+        target.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(target)
+    elif kind == "link":
+        target.symlink_to(tmp_path / "elsewhere")
+    before = sorted(p.name for p in place.iterdir())
+    (tmp_path / "c.csv").write_text("case,question,inputs,expected,unit,rtol\n")
+    for words in (["plan", str(MAIN)], ["check", str(tmp_path / "c.csv")]):
+        assert main([*words, "--json", str(target)]) == 2
+        assert "--json must" in capsys.readouterr().err
+    assert sorted(p.name for p in place.iterdir()) == before
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(("slo", "words"), [
+    ("{ e2e_s = 0.001 }", "the SLO asks end to end 0.001 s"),
+    ("{ tpot_s = 1e-5, e2e_s = 0.5 }", "the SLO asks TPOT 0.01 ms and end to end 0.5 s"),
+    ("{ ttft_s = 1e-6 }", "the SLO asks TTFT 1e-06 s"),
+])
+def test_a_slow_plan_names_the_limits_that_were_asked(tmp_path, capsys, slo, words):
+    plain = TEXT.replace("{ ttft_s = 2.0, tpot_s = 0.0067, quantile = 0.99 }", slo).replace("facility_watts = 10e6\n", "")
+    assert run(tmp_path, plain) == 3
+    out = capsys.readouterr().out
+    assert words in out
+    assert "inf " not in out
+    nearest = out.split("nearest: ")[1].splitlines()[0]
+    found = dict(re.findall(r"(TPOT|TTFT|end to end) ([\d.e-]+)", nearest))
+    keys = {"TPOT": ("tpot_s", 1e-3), "TTFT": ("ttft_s", 1), "end to end": ("e2e_s", 1)}
+    again = ", ".join(f"{keys[n][0]} = {float(v) * keys[n][1]}" for n, v in found.items())
+    first = plain[plain.index("[[systems]]"):].split("[[systems]]")[1]
+    one = plain[:plain.index("[[systems]]")] + "[[systems]]" + first + plain[plain.index("[fabric]"):]
+    assert run(tmp_path, one.replace(slo, f"{{ {again} }}")) == 0

@@ -36,10 +36,12 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The system as printed beside its numbers: name, profile, and the power setting where it was typed."""
-        watts = f", {self.given.gpu_watts:,.0f} W" if self.given.gpu_watts is not None else ""
-        profile = f" ({self.rack.profile}{watts})" if self.rack.profile else f" ({watts[2:]})" if watts else ""
-        return f"{self.rack.name}{profile}"
+        """The system as printed beside its numbers: name, profile, the power setting where it was typed, and the software where two are compared."""
+        watts = f"{self.given.gpu_watts:,.0f} W" if self.given.gpu_watts is not None else ""
+        rivals = {s.software for s in self.scenario.systems if catalog.resolve_system(s.name) == self.rack.name}
+        software = f"software {self.given.software}" if len(rivals) > 1 else ""
+        about = ", ".join(part for part in (self.rack.profile, watts, software) if part)
+        return f"{self.rack.name} ({about})" if about else self.rack.name
 
     @property
     def input_tokens(self) -> float:
@@ -157,6 +159,7 @@ def resolve(scenario: Scenario) -> list[Case]:
     _check_facts(scenario)
     facts = _catalogue_facts(scenario)
     systems = [catalog.system(s.name, s.profile, s.gpu_watts, facts) for s in scenario.systems]
+    _all_different(scenario, systems)
     cases = []
     for i, workload in enumerate(scenario.workloads):
         workload = _with_lengths(scenario, i, workload)
@@ -168,6 +171,15 @@ def resolve(scenario: Scenario) -> list[Case]:
             raise InputError(f"workloads[{i}].input_tokens", needed, f"with the output must fit the model's {shape.max_context:,} positions")
         cases += [Case(scenario, workload, given, rack, shape, formats, bits) for given, rack in zip(scenario.systems, systems, strict=True)]
     return cases
+
+
+def _all_different(scenario: Scenario, systems: list[Rack]) -> None:
+    seen: dict[tuple, int] = {}
+    for i, (given, rack) in enumerate(zip(scenario.systems, systems, strict=True)):
+        key = (rack.name, rack.profile, rack.accelerator.gpu_watts, given.software)
+        if key in seen:
+            raise InputError(f"systems[{i}].name", given.name, f"must differ from systems[{seen[key]}] in name, profile, gpu_watts or software")
+        seen[key] = i
 
 
 def _shape(scenario: Scenario, model: str) -> ModelShape:

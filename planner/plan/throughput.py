@@ -220,12 +220,20 @@ def _limit(case: Case, first: _Reached, rates: dict[str, float]) -> str:
 
 
 def _too_slow(case: Case, reached: list[_Reached]) -> Infeasible:
+    """Return the refusal of an SLO with what the least slow layout reaches, limit by limit, and the nearest SLO that it meets."""
     slo = case.workload.slo
-    fastest = min(reached, key=lambda r: (max(0.0, r.ttft[0] - _or_none(slo.ttft_s)), r.tpot[0]))
-    tpot, ttft = float(fastest.tpot[0]), float(fastest.ttft[0])
-    asked = f"{_or_none(slo.tpot_s) * 1e3:.3g} ms and {_or_none(slo.ttft_s):.3g} s"
-    return Infeasible("slo", f"at best TPOT {tpot * 1e3:.3g} ms and TTFT {ttft:.3g} s ({fastest.layout.label}), the SLO asks {asked}",
-                      f"TPOT {tpot * 1.02e3:.3g} ms and TTFT {ttft * 1.02:.3g} s")
+    asked = {n: v for n, v in (("TPOT", slo.tpot_s), ("TTFT", slo.ttft_s), ("end to end", slo.e2e_s)) if v is not None}
+
+    def reaches(r: _Reached, slack: float = 1.0) -> dict[str, float]:
+        tpot, ttft = float(r.tpot[0]) * slack, float(r.ttft[0]) * slack
+        return {"TPOT": tpot, "TTFT": ttft, "end to end": ttft + case.output_tokens * tpot}
+
+    def said(values: dict[str, float]) -> str:
+        return " and ".join(f"{n} {values[n] * 1e3:.3g} ms" if n == "TPOT" else f"{n} {values[n]:.3g} s" for n in asked)
+
+    fastest = min(reached, key=lambda r: max(reaches(r)[n] / limit for n, limit in asked.items()))
+    limit = f"at best {said(reaches(fastest))} ({fastest.layout.label}), the SLO asks {said(asked)}"
+    return Infeasible("slo", limit, said(reaches(fastest, 1.02)))
 
 
 def throughput_answers(case: Case, found: Throughput) -> dict[str, Answer]:

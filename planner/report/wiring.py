@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from planner.errors import InputError
 from planner.models.fabric.cables import Batch, batches
 from planner.plan.cabling import floor_of, media, medium_of, nics_per_gpu
 from planner.plan.fabric import Choice
+from planner.report.whole import whole_file
 from planner.specs import Rack
 
 
@@ -71,12 +70,8 @@ def write_wiring(choice: Choice, rack: Rack, path: str | Path) -> int:
     target = Path(path)
     if target.suffix not in (".parquet", ".csv"):
         raise InputError("--wiring", str(path), "must end in .parquet or .csv")
-    if target.is_symlink():
-        raise InputError("--wiring", str(path), "must not be a symbolic link")
-    written, writer, stage = 0, None, None
-    try:
-        handle, stage = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-        os.close(handle)
+    written, writer = 0, None
+    with whole_file(target, "--wiring") as stage:
         for columns in tables(choice, rack):
             table = pa.table({k: pa.array(v) for k, v in columns.items()})
             if writer is None:
@@ -84,11 +79,4 @@ def write_wiring(choice: Choice, rack: Rack, path: str | Path) -> int:
             writer.write_table(table)
             written += table.num_rows
         writer.close()
-        os.chmod(stage, 0o644)
-        os.replace(stage, target)
-    except OSError as error:
-        raise InputError("--wiring", str(path), f"must be a file that can be written ({error.strerror or error})") from None
-    finally:
-        if stage and os.path.exists(stage):
-            os.unlink(stage)
     return written

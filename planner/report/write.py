@@ -60,6 +60,14 @@ def _identical(place: Path, key: dict) -> str | None:
         return None
 
 
+def _is_report(place: Path) -> bool:
+    """Whether a folder carries a manifest of ours, of whatever content."""
+    try:
+        return set(json.loads((place / MANIFEST).read_text())) >= {"made_from", "status", "files"}
+    except (OSError, ValueError, TypeError):
+        return False
+
+
 def _place(out: Path, scenario: Scenario) -> Path:
     place = out / f"{slug(scenario.name)}-{scenario.digest}"
     if place.is_symlink():
@@ -72,7 +80,8 @@ def _place(out: Path, scenario: Scenario) -> Path:
 def write(scenario: Scenario, out: str | Path = "reports", *, force: bool = False, language: str = "en") -> Written:
     """Make the report of one scenario in `out`/<name>-<input digest>/.
 
-    Parameters: scenario; out, a folder that is made if absent; force, replace a folder whose content differs; language.
+    Parameters: scenario; out, a folder that is made if absent; force, replace the files of a report
+    whose content differs, and no others; language.
     Returns: Written. An identical folder is reused. Raises: InputError for a folder that exists with other content and for an
     output folder that cannot be written; nothing half written remains.
     """
@@ -86,6 +95,8 @@ def write(scenario: Scenario, out: str | Path = "reports", *, force: bool = Fals
             return Written(place, True, status)
         if place.exists() and not force:
             raise InputError("output folder", str(place), "exists with other content: choose another folder or add --force")
+        if place.exists() and not _is_report(place):
+            raise InputError("output folder", str(place), "is not a report of the planner: --force replaces only those")
         stage = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=out))
     except OSError as error:
         raise InputError("output folder", str(out), f"must be a folder that can be written ({error.strerror})") from None
@@ -94,6 +105,8 @@ def write(scenario: Scenario, out: str | Path = "reports", *, force: bool = Fals
         _move(stage, place)
         return Written(place, False, status)
     except OSError as error:
+        if _identical(place, key) is not None:  # another run made the same report in the meantime
+            return Written(place, True, status)
         raise InputError("output folder", str(out), f"must have room and allow writing ({error.strerror})") from None
     finally:
         shutil.rmtree(stage, ignore_errors=True)
@@ -123,11 +136,10 @@ def _fill(stage: Path, scenario: Scenario, key: dict, language: str) -> str:
 
 
 def _move(stage: Path, place: Path) -> None:
-    os.chmod(stage, 0o755)
-    if place.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{place.name}-old-", dir=place.parent))
-        os.replace(place, old / "was")
+    """Put a report in its place: as a whole where nothing is, else file by file, the manifest last, so that nothing else there is touched."""
+    if not place.exists():
+        os.chmod(stage, 0o755)
         os.replace(stage, place)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        os.replace(stage, place)
+        return
+    for name in (*FILES, MANIFEST):
+        os.replace(stage / name, place / name)

@@ -35,9 +35,15 @@ def test_a_price_in_another_spelling_counts():
     assert "gpu_hour_usd" in cases(text=text)["gb300-nvl72"].inputs
 
 
-@pytest.mark.parametrize(("facts", "field"), [
-    ("H9999 = 1", "facts.H9999"), ('"gb300-nvl72.speed" = 1', "facts.gb300-nvl72.speed"), ('"gb301.hbm_bytes" = 1', "facts.gb301.hbm_bytes"),
-    ('"vr-nvl72.gpu_watts" = 2000', "facts.vr-nvl72.gpu_watts")])
+@pytest.mark.parametrize(
+    ("facts", "field"),
+    [
+        ("H9999 = 1", "facts.H9999"),
+        ('"gb300-nvl72.speed" = 1', "facts.gb300-nvl72.speed"),
+        ('"gb301.hbm_bytes" = 1', "facts.gb301.hbm_bytes"),
+        ('"vr-nvl72.gpu_watts" = 2000', "facts.vr-nvl72.gpu_watts"),
+    ],
+)
 def test_a_fact_that_fits_nothing_is_named(facts, field):
     with pytest.raises(InputError) as refusal:
         cases(facts)
@@ -50,3 +56,18 @@ def test_rows_behind_a_number():
     assert rows[1]["Value"] == "the scenario's own"
     assert rows[2]["Value"] == "10.5 USD/GPU-h"
     assert rows[3]["Value"] == "8.50 USD/GPU-h"
+
+
+def with_systems(*blocks):
+    return TEXT[: TEXT.index("[[systems]]")] + "".join(f"[[systems]]\n{b}\n" for b in blocks) + TEXT[TEXT.index("[fabric]") :]
+
+
+@pytest.mark.parametrize("second", ['name = "gb300-nvl72"', 'name = "GB300 NVL72"', 'name = "gb300"\ngpu_watts = 1400'])
+def test_the_same_system_twice_is_refused(second):
+    with pytest.raises(InputError, match=r"systems\[1\].name must differ from systems\[0\]"):
+        cases(text=with_systems('name = "gb300-nvl72"', second))
+
+
+def test_systems_that_differ_in_one_thing_are_told_apart():
+    found = cases(text=with_systems('name = "gb300"', 'name = "gb300"\ngpu_watts = 1200', 'name = "gb300"\nsoftware = "v5.1"'))
+    assert list(found) == ["gb300-nvl72 (software current)", "gb300-nvl72 (1,200 W, software current)", "gb300-nvl72 (software v5.1)"]

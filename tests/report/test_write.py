@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 
 import nbformat
 import openpyxl
@@ -53,6 +54,22 @@ def test_other_content_is_never_touched(tmp_path, capsys):
     assert "add --force" in capsys.readouterr().err
     assert [p.name for p in place.iterdir()] == ["mine.txt"]
     assert [p.name for p in tmp_path.iterdir()] == [place.name]
+
+
+def test_force_replaces_the_reports_own_files_and_no_others(tmp_path, made, capsys):
+    place = tmp_path / made[1].path.name
+    shutil.copytree(made[1].path, place)
+    (place / "mine.txt").write_text("keep")
+    (place / "report.html").write_text("changed")
+    assert main(["report", str(MAIN), "-o", str(tmp_path)]) == 2
+    assert main(["report", str(MAIN), "-o", str(tmp_path), "--force"]) == 0
+    assert (place / "mine.txt").read_text() == "keep"
+    assert (place / "report.html").read_bytes() == (made[1].path / "report.html").read_bytes()
+    assert [p.name for p in tmp_path.iterdir()] == [place.name]
+    (place / write.MANIFEST).write_text("[]")
+    capsys.readouterr()
+    assert main(["report", str(MAIN), "-o", str(tmp_path), "--force"]) == 2
+    assert "is not a report of the planner" in capsys.readouterr().err
 
 
 def test_a_symbolic_link_is_refused(tmp_path):

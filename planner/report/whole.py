@@ -1,0 +1,39 @@
+"""A file made whole beside its place and then moved there: a reader never sees half of it, and a failure leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from planner.errors import InputError
+from planner.facts.files import regular
+
+
+@contextmanager
+def whole_file(path: str | Path, field: str) -> Iterator[Path]:
+    """Yield a path to write to; what was written there becomes the file at `path` when the block ends well.
+
+    Parameters: path; field, what the user calls it, for messages. Raises: InputError for a place that cannot be written, a symbolic link, or what
+    is there and no regular file (a folder, a device).
+    """
+    target, stage = Path(path), None
+    try:
+        if target.is_symlink():
+            raise InputError(field, str(path), "must not be a symbolic link")
+        if target.exists() and not regular(target):
+            raise InputError(field, str(path), "must be a file, not a folder or a device")
+        handle, stage = tempfile.mkstemp(prefix=f".{target.name[:100]}-", dir=target.parent)
+        os.close(handle)
+        yield Path(stage)
+        os.chmod(stage, 0o644)
+        os.replace(stage, target)
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(field, str(path), f"must be a file that can be written ({getattr(error, 'strerror', None) or error})") from None
+    finally:
+        if stage is not None and os.path.exists(stage):
+            os.unlink(stage)
