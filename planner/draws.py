@@ -213,7 +213,13 @@ def central(inputs: Mapping[str, Distribution]) -> dict[str, float]:
     return {name: item.value for name, item in inputs.items()}
 
 
+def ends(drawn: np.ndarray) -> tuple[float, float]:
+    """Return the 10th and 90th percentile of draws (n,); of whole numbers the whole ones at or beyond them: nobody buys 0.9 racks."""
+    whole = bool((drawn == np.rint(drawn)).all())
+    return tuple(float(np.percentile(drawn, q, method=m if whole else "linear")) for q, m in ((10, "lower"), (90, "higher")))
+
+
 def interval(values: np.ndarray) -> tuple[float, float, float]:
     """Return (central, 10th, 90th percentile) of values with the central one first; low and high always hold the central value."""
-    low, high = np.percentile(values[1:], [10, 90])
+    low, high = ends(values[1:])
     return float(values[0]), float(min(low, values[0])), float(max(high, values[0]))

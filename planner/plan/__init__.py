@@ -13,7 +13,7 @@ from planner.plan.cost import cost_answers
 from planner.plan.fabric import fabric_answers
 from planner.plan.power import power_answers, rack_watts
 from planner.plan.racks import rack_answers, racks_needed
-from planner.plan.throughput import best, throughput_answers
+from planner.plan.throughput import best, reach_of, throughput_answers
 from planner.plan.types import Option, Plan
 from planner.scenario import Scenario
 
@@ -47,11 +47,21 @@ def peak_tokens_per_s(case: Case, tpot_seconds: float, ttft_seconds: float) -> f
     return mean * load.peak_to_mean
 
 
+def _with_unserved(case: Case, answers: dict[str, Answer]) -> dict[str, Answer]:
+    """Return the answers with the share of draws in which no layout meets the SLO said beside the throughput."""
+    unserved = float((reach_of(case)[1][:, 1:].max(axis=0) <= 0).mean())
+    if not unserved:
+        return answers
+    speed = answers["tokens_per_s_per_gpu"]
+    text = f"in {100 * unserved:.1f} % of the draws no layout meets the SLO: they count as the slowest that does"
+    return {**answers, speed.name: replace(speed, note=f"{speed.note}; {text}")}
+
+
 def _option(case: Case) -> Option:
     name, label, scenario = case.workload.name, case.label, case.scenario
     try:
         found = best(case)
-        answers = throughput_answers(case, found)
+        answers = _with_unserved(case, throughput_answers(case, found))
         peak = peak_tokens_per_s(case, float(found.tpot[0]), float(found.ttft[0]))
         racks = racks_needed(peak + 0 * found.per_gpu, found.per_gpu, found.layout.gpus, case.rack, scenario.plan)
         speed = case.speed_inputs

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from planner.draws import interval
 from planner.errors import InputError
 from planner.plan.answer import GRADES, Answer
 
@@ -95,10 +96,9 @@ def answer(name: str, values: np.ndarray, unit: str, inputs: Mapping[str, Drawn]
     heavy = heavy or list(inputs)
     grade = max((inputs[n].grade for n in heavy), key=GRADES.index, default="A")
     how = max((inputs[n].how for n in heavy), key=_HOW_ORDER.index, default="exact")
-    low, high = np.percentile(values[1:], [10, 90])
+    value, low, high = interval(values)
     claims = tuple(dict.fromkeys(c for n in inputs for c in inputs[n].claims))
-    value = float(values[0])
-    fields = {"grade": grade, "how": how, "low": float(min(low, value)), "high": float(max(high, value)), "claims": claims, **more}
+    fields = {"grade": grade, "how": how, "low": low, "high": high, "claims": claims, **more}
     return Answer(name, value, unit, **fields)
 
 

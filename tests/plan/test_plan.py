@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 from planner import scenario
+from planner.draws import ends
 from planner.facts import catalog
 from planner.facts.files import folder
 from planner.plan import plan
+from planner.plan.case import resolve
 from planner.plan.inputs import Range, answer, draw, variance_shares
 from planner.plan.racks import racks_needed
+from planner.plan.throughput import reach_of
 from planner.scenario import PlanIn
 
 TEXT = (folder("scenarios") / "rubin-vs-gb300.toml").read_text()
@@ -139,3 +142,28 @@ def test_closed_loop_fixed_point_sv01():
     service = found.value("ttft") + 1024 * found.value("tpot") / 1e3
     peak = 2030 / service * 1024 * 1.5
     assert found.value("tokens_per_mw") * found.value("facility_power") == pytest.approx(peak, rel=1e-9)
+
+
+@pytest.mark.parametrize("option", PLAN.options, ids=lambda o: o.system)
+def test_counts_have_whole_ends(option):
+    for name in ("racks_serving", "racks_total"):
+        item = option.answers[name]
+        assert item.low < item.high
+        assert all(x == int(x) for x in (item.low, item.value, item.high)), name
+    gpus = option.answers["gpus_total"]
+    assert [x % 72 for x in (gpus.low, gpus.value, gpus.high)] == [0, 0, 0]
+
+
+def test_ends_of_whole_numbers_by_hand():
+    assert ends(np.array([1.0, 2.0, 3.0, 4.0])) == (1.0, 4.0)
+    assert ends(np.array([1.0, 2.0, 3.0, 4.5])) == pytest.approx((1.3, 4.05))
+
+
+def test_draws_that_no_layout_serves_are_said():
+    tight = GB300.answers["tokens_per_s_per_gpu"].note
+    table = reach_of(resolve(scenario.loads(TEXT))[2])[1]
+    share = (table[:, 1:] <= 0).all(axis=0).mean()
+    assert 0 < share < 1
+    assert f"in {100 * share:.1f} % of the draws no layout meets the SLO: they count as the slowest that does" in tight
+    loose = plan(scenario.loads(TEXT.replace("tpot_s = 0.0067", "tpot_s = 1.0"))).options[2]
+    assert "of the draws" not in loose.answers["tokens_per_s_per_gpu"].note
