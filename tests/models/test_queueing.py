@@ -44,26 +44,29 @@ def test_overload_is_said_with_the_nearest_load_that_works():
     with pytest.raises(Infeasible, match=r"load 1.25 of 4 workers at 50 requests/s.*below 40 requests/s, or at least 6 workers"):
         waiting.check_load(50, 0.1, 4)
     assert waiting.check_load(39, 0.1, 4) == pytest.approx(0.975)
-    assert waiting.wait_seconds(50, 0.1, 4, 1.0) == waiting.wait_quantile_seconds(50, 0.1, 4, 1.0, 0.5) == np.inf
+    assert waiting.wait_seconds(50, 0.1, 4, 1.0) == waiting.wait_quantile_seconds_gamma(50, 0.1, 4, 1.0, 0.5) == np.inf
 
 
-@pytest.mark.parametrize(("name", "call"), [
-    ("quantile", lambda: waiting.wait_quantile_seconds(1, 0.1, 1, 1, 99)),
-    ("quantile", lambda: waiting.wait_quantile_seconds(1, 0.1, 1, 1, 0)),
-    ("quantile", lambda: waiting.wait_quantile_seconds(1, 0.1, 1, 1, 1.0)),
-    ("num_workers", lambda: waiting.wait_seconds(1, 0.1, 0, 1)),
-    ("num_workers", lambda: waiting.wait_seconds(1, 0.1, 1.5, 1)),
-    ("scv", lambda: waiting.wait_seconds(1, 0.1, 1, -1)),
-    ("service_seconds", lambda: waiting.wait_seconds(1, 0.0, 1, 1)),
-    ("rate_per_s", lambda: waiting.wait_seconds(float("nan"), 0.1, 1, 1)),
-    ("think_seconds", lambda: closed.in_flight(1, 1, 1, 10, -1)),
-    ("output_tokens", lambda: closed.in_flight(1, 1, 1, 0)),
-    ("concurrency", lambda: closed.closed_loop_rate(-1, lambda x: 1 + x, 10)),
-    ("hit_fraction", lambda: lengths.prefill_service(1000, 1, (0, 1e-4), 1.0)),
-    ("p50", lambda: lengths.lognormal_scv(1000)),
-    ("p50", lambda: lengths.lognormal_scv(1000, p50=1200)),
-    ("p99", lambda: lengths.lognormal_scv(1000, p99=20_000)),
-])
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("quantile", lambda: waiting.wait_quantile_seconds_gamma(1, 0.1, 1, 1, 99)),
+        ("quantile", lambda: waiting.wait_quantile_seconds_gamma(1, 0.1, 1, 1, 0)),
+        ("quantile", lambda: waiting.wait_quantile_seconds_gamma(1, 0.1, 1, 1, 1.0)),
+        ("num_workers", lambda: waiting.wait_seconds(1, 0.1, 0, 1)),
+        ("num_workers", lambda: waiting.wait_seconds(1, 0.1, 1.5, 1)),
+        ("scv", lambda: waiting.wait_seconds(1, 0.1, 1, -1)),
+        ("service_seconds", lambda: waiting.wait_seconds(1, 0.0, 1, 1)),
+        ("rate_per_s", lambda: waiting.wait_seconds(float("nan"), 0.1, 1, 1)),
+        ("think_seconds", lambda: closed.in_flight(1, 1, 1, 10, -1)),
+        ("output_tokens", lambda: closed.in_flight(1, 1, 1, 0)),
+        ("concurrency", lambda: closed.closed_loop_rate(-1, lambda x: 1 + x, 10)),
+        ("hit_fraction", lambda: lengths.prefill_service(1000, 1, (0, 1e-4), 1.0)),
+        ("p50", lambda: lengths.lognormal_scv(1000)),
+        ("p50", lambda: lengths.lognormal_scv(1000, p50=1200)),
+        ("p99", lambda: lengths.lognormal_scv(1000, p99=20_000)),
+    ],
+)
 def test_wrong_values_are_refused_by_name(name, call):
     with pytest.raises(InputError) as caught:
         call()
@@ -75,7 +78,7 @@ def test_wrong_values_are_refused_by_name(name, call):
 def test_more_load_waits_longer_and_scalars_equal_arrays(rho, workers, scv, quantile):
     rates = np.array([rho, rho * 1.02]) * workers
     waits = waiting.wait_seconds(rates, 1.0, workers, scv)
-    tails = waiting.wait_quantile_seconds(rates, 1.0, workers, scv, quantile)
+    tails = waiting.wait_quantile_seconds_gamma(rates, 1.0, workers, scv, quantile)
     assert 0 <= waits[0] <= waits[1]
     assert 0 <= tails[0] <= tails[1]
     assert waiting.wait_seconds(rates[0], 1.0, workers, scv) == waits[0]
