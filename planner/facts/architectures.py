@@ -19,6 +19,7 @@ BIASED_NORMS = {"starcoder2"}
 UNGATED = {"nemotron_h", "starcoder2"}
 QK_NORM_PER_HEAD = {
     "qwen3",
+    "exaone4",
     "qwen3_moe",
     "qwen3_vl_text",
     "qwen3_vl_moe_text",
@@ -179,6 +180,8 @@ def moe_indices(c: Mapping) -> list[int]:
     if isinstance(step, list):
         return [i for i, routed in enumerate(step) if routed]
     dense = set(c.get("mlp_only_layers") or [])
+    if c.get("model_type") == "llama4_text" and c.get("moe_layers"):
+        return sorted(set(c["moe_layers"]))
     if first > layers:
         raise InputError("first_k_dense_replace", first, f"must be at most the layers ({layers})")
     return [i for i in range(first, layers) if (i + 1 if first == 0 else i) % step == 0 and i not in dense]

@@ -67,68 +67,98 @@ def kv_heads(config: Mapping) -> int:
     heads = config.get("num_attention_heads")
     if heads and value > heads:
         raise InputError("num_key_value_heads", value, f"must be at most the heads ({heads})")
+    if heads and heads % value:
+        raise InputError("num_key_value_heads", value, f"must divide the heads ({heads})")
     return value
+
+
+KINDS = {
+    "full_attention": "full",
+    "sliding_attention": "sliding",
+    "linear_attention": "linear",
+    "chunked_attention": "sliding",
+    "attention": "full",
+    "mamba": "mamba",
+    "moe": "mlp",
+    "mlp": "mlp",
+    "deepseek_sparse_attention": "full",
+}
+SLIDING_THROUGHOUT = ("mistral", "mixtral", "phi3", "phimoe", "starcoder2", "ministral", None)
+EVERY = {"gemma2": 2, "gpt_oss": 2, "gemma3_text": 6, "cohere2": 4}  # each how manieth layer sees all, where the config does not say
+FROM_LAYER = ("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen3")  # these slide from max_window_layers on, when told to
+
+
+def _listed(config: Mapping, layers: int) -> list[tuple[str, list[str]]]:
+    """Return (field, kinds) of every field that says each layer's kind outright."""
+    found = []
+    pattern = config.get("hybrid_override_pattern")
+    if pattern:
+        if len(pattern) != layers or set(pattern) - set("M*-E"):
+            raise InputError("hybrid_override_pattern", pattern, f"must be {layers} letters of M, *, -, E")
+        found.append(("hybrid_override_pattern", [{"M": "mamba", "*": "full", "-": "mlp", "E": "mlp"}[c] for c in pattern]))
+    for field in ("layer_types", "layers_block_type"):
+        types = config.get(field)
+        if types:
+            if len(types) != layers:
+                raise InputError(field, f"{len(types)} entries", f"must have one entry for each of {layers} layers")
+            unknown = [t for t in types if t not in KINDS]
+            if unknown:
+                raise InputError(field, unknown[0], "is a kind of layer that is not understood")
+            found.append((field, [KINDS[t] for t in types]))
+    if config.get("full_attention_interval"):
+        interval = need(config, "full_attention_interval")
+        found.append(("full_attention_interval", ["full" if (i + 1) % interval == 0 else "linear" for i in range(layers)]))
+    linear = config.get("linear_attn_config")
+    if isinstance(linear, Mapping) and "full_attn_layers" in linear:
+        full = set(linear["full_attn_layers"] or [])
+        found.append(("linear_attn_config", ["full" if i + 1 in full else "linear" for i in range(layers)]))
+    if config.get("attn_layer_indices"):
+        full = set(config["attn_layer_indices"])
+        found.append(("attn_layer_indices", ["full" if i in full else "mamba" for i in range(layers)]))
+    if config.get("attn_layer_period"):
+        period, offset = need(config, "attn_layer_period"), config.get("attn_layer_offset") or 0
+        if offset >= period:
+            raise InputError("attn_layer_offset", offset, f"must be below attn_layer_period ({period})")
+        found.append(("attn_layer_period", ["full" if i % period == offset else "mamba" for i in range(layers)]))
+    return found
+
+
+def _windowed(config: Mapping, layers: int) -> list[str]:
+    """Return the kinds of a model whose layers differ, if at all, in whether they see a window only."""
+    kind, window = config.get("model_type"), config.get("sliding_window")
+    if config.get("attention_chunk_size") and str(kind or "").startswith("llama4"):
+        # three of four layers attend within a chunk, the fourth without positions to all
+        interval = config.get("no_rope_layer_interval") or 4
+        return ["full" if (i + 1) % interval == 0 else "sliding" for i in range(layers)]
+    if not window or config.get("use_sliding_window") is False or config.get("compress_ratios"):
+        return ["full"] * layers
+    every = config.get("sliding_window_pattern") or config.get("global_attn_every_n_layers") or EVERY.get(kind)
+    if isinstance(every, str):
+        return ["full" if every[i % len(every)] == "G" else "sliding" for i in range(layers)]
+    if every:
+        return ["full" if (i + 1) % every == 0 else "sliding" for i in range(layers)]
+    if kind in SLIDING_THROUGHOUT:
+        return ["sliding"] * layers
+    if kind in FROM_LAYER and config.get("use_sliding_window") is not True:
+        return ["full"] * layers
+    if kind in FROM_LAYER and isinstance(config.get("max_window_layers"), int):
+        return ["sliding" if i >= config["max_window_layers"] else "full" for i in range(layers)]
+    raise InputError("sliding_window", window, f"does not say which layers of a {kind} slide: give layer_types")
 
 
 def layer_kinds(config: Mapping) -> list[str]:
     """Return the kind of each layer (`full`, `sliding`, `linear`, `mamba`, `mlp`), from whichever field says it.
 
-    Raises: InputError for a list whose length is not the number of layers, or a name that is not understood.
+    Raises: InputError for a list whose length is not the number of layers, a name that is not understood, two fields that disagree, or a
+    window of which no field and no family says which layers have it.
     """
     layers = need(config, "num_hidden_layers")
-    pattern = config.get("hybrid_override_pattern")
-    if pattern:
-        if len(pattern) != layers or set(pattern) - set("M*-E"):
-            raise InputError("hybrid_override_pattern", pattern, f"must be {layers} letters of M, *, -, E")
-        return [{"M": "mamba", "*": "full", "-": "mlp", "E": "mlp"}[c] for c in pattern]
-    types = config.get("layer_types") or config.get("layers_block_type")
-    if types:
-        if len(types) != layers:
-            raise InputError("layer_types", f"{len(types)} entries", f"must have one entry for each of {layers} layers")
-        names = {
-            "full_attention": "full",
-            "sliding_attention": "sliding",
-            "linear_attention": "linear",
-            "chunked_attention": "sliding",
-            "attention": "full",
-            "mamba": "mamba",
-            "moe": "mlp",
-            "mlp": "mlp",
-            "deepseek_sparse_attention": "full",
-        }
-        unknown = [t for t in types if t not in names]
-        if unknown:
-            raise InputError("layer_types", unknown[0], "is a kind of layer that is not understood")
-        return [names[t] for t in types]
-    interval = config.get("full_attention_interval")
-    if interval:
-        return ["full" if (i + 1) % need(config, "full_attention_interval") == 0 else "linear" for i in range(layers)]
-    linear = config.get("linear_attn_config")
-    if isinstance(linear, Mapping) and "full_attn_layers" in linear:
-        full = set(linear["full_attn_layers"])
-        return ["full" if i + 1 in full else "linear" for i in range(layers)]
-    if config.get("attn_layer_indices"):
-        return ["full" if i in set(config["attn_layer_indices"]) else "mamba" for i in range(layers)]
-    if config.get("attn_layer_period"):
-        period, offset = need(config, "attn_layer_period"), config.get("attn_layer_offset", 0)
-        return ["full" if i % period == offset else "mamba" for i in range(layers)]
-    if config.get("attention_chunk_size") and str(config.get("model_type", "")).startswith("llama4"):
-        # three of four layers attend within a chunk, the fourth without positions to all
-        interval = config.get("no_rope_layer_interval") or 4
-        return ["full" if (i + 1) % interval == 0 else "sliding" for i in range(layers)]
-    window = config.get("sliding_window")
-    every = config.get("sliding_window_pattern") or config.get("global_attn_every_n_layers")
-    if window and every:
-        return ["full" if (i + 1) % every == 0 else "sliding" for i in range(layers)]
-    if (
-        window
-        and config.get("use_sliding_window") is not False
-        and config.get("model_type") in ("mistral", "mixtral", "phi3", "starcoder2", "gemma2", None)
-    ):
-        return (
-            ["sliding" if i % 2 == 0 else "full" for i in range(layers)] if config.get("model_type") == "gemma2" else ["sliding"] * layers
-        )
-    return ["full"] * layers
+    said = _listed(config, layers)
+    for field, kinds in said[1:]:
+        if kinds != said[0][1]:
+            where = next(i for i, (a, b) in enumerate(zip(kinds, said[0][1], strict=True)) if a != b)
+            raise InputError(f"{said[0][0]} and {field}", f"{said[0][1][where]} and {kinds[where]}", f"must agree on layer {where}")
+    return said[0][1] if said else _windowed(config, layers)
 
 
 def _compressed(config: Mapping, kinds: list[str]) -> tuple[Attention, ...]:
@@ -173,8 +203,25 @@ def _latent(config: Mapping, kinds: list[str]) -> list[Attention]:
         first = config.get("index_skip_topk_offset") or 0
         own = first + -(-(full - first) // config["index_topk_freq"])
     kind, top_k = ("sparse", need(config, "index_topk")) if index_dim else ("latent", 0)
-    with_index = [Attention(kind, own, heads, 1, nope + rope, value, lora + rope, top_k=top_k, index_elements=index_dim,
-                            index_heads=config.get("index_n_heads") or 0, latent=lora)] if own else []
+    with_index = (
+        [
+            Attention(
+                kind,
+                own,
+                heads,
+                1,
+                nope + rope,
+                value,
+                lora + rope,
+                top_k=top_k,
+                index_elements=index_dim,
+                index_heads=config.get("index_n_heads") or 0,
+                latent=lora,
+            )
+        ]
+        if own
+        else []
+    )
     rest = full - own
     return with_index + ([Attention(kind, rest, heads, 1, nope + rope, value, lora + rope, top_k=top_k, latent=lora)] if rest else [])
 
@@ -194,12 +241,11 @@ def _recurrent(config: Mapping, kinds: list[str]) -> list[Attention]:
         conv = (2 * heads_k * dim_k + heads_v * dim_v) * (kernel - 1)
         bits = 32 if "float32" in str(config.get("mamba_ssm_dtype", "float32")) else 16
         found.append(
-            Attention(
-                "linear", linear, heads_v, heads_v, dim_k, dim_v, 0, state_elements=heads_v * dim_k * dim_v + conv // 2, state_bits=bits
-            )
+            Attention("linear", linear, heads_v, heads_v, dim_k, dim_v, 0, state_elements=heads_v * dim_k * dim_v + conv // 2, state_bits=bits)
         )
     if mamba:
-        heads, dim = config.get("mamba_num_heads"), config.get("mamba_head_dim")
+        heads = config.get("mamba_num_heads") or config.get("mamba_n_heads")
+        dim = config.get("mamba_head_dim") or config.get("mamba_d_head")
         state, groups = (
             config.get("ssm_state_size") or config.get("mamba_d_state"),
             config.get("n_groups") or config.get("mamba_n_groups", 1),
@@ -225,6 +271,8 @@ def attention_layers(config: Mapping) -> tuple[Attention, ...]:
     if config.get("compress_ratios"):
         return _compressed(config, kinds)
     if config.get("kv_lora_rank"):
+        if "sliding" in kinds:
+            raise InputError("sliding_window", config.get("sliding_window"), "is not understood on latent attention (kv_lora_rank)")
         return tuple(_latent(config, kinds) + _recurrent(config, kinds))
     if str(config.get("model_type", "")).startswith(LATENT_TYPES) and config.get("model_type") != "deepseek":
         raise InputError("kv_lora_rank", None, "must be given for a latent-attention model")

@@ -58,9 +58,19 @@ def test_formats_that_are_not_understood_are_refused(section, reason):
 
 @pytest.mark.parametrize(
     "section",
-    ["fp8", [1], {"ignore": "lm_head"}, {"ignore": [1]}, {"quant_method": 3}, {"config_groups": [1]}, {"sparsity_config": "2:4"}, {"config_groups": {"a": {"targets": "all"}}},
-     {"quantized_layers": {"a": "FP8"}}, {"quant_method": "fp8", "ignore": ["re:("]}],
-)  # fmt: skip
+    [
+        "fp8",
+        [1],
+        {"ignore": "lm_head"},
+        {"ignore": [1]},
+        {"quant_method": 3},
+        {"config_groups": [1]},
+        {"sparsity_config": "2:4"},
+        {"config_groups": {"a": {"targets": "all"}}},
+        {"quantized_layers": {"a": "FP8"}},
+        {"quant_method": "fp8", "ignore": ["re:("]},
+    ],
+)
 def test_sections_that_are_no_sections_are_refused(section):
     with pytest.raises(InputError, match="quantization_config"):
         modelcards.load({**DENSE, "quantization_config": section})
