@@ -56,8 +56,14 @@ def _released(shape: ModelShape) -> dict[str, Format]:
     if "refused" in shape.quantisation:
         raise InputError("weight_format", "as released", shape.quantisation["refused"], shape.name)
     base = shape.quantisation.get("base", "bf16")
-    formats = {part: _stored(base if value == "bf16" else value, base) for part, value in shape.quantisation.items()}
+    formats = {part: _stored(base if value == "bf16" else value, base) for part, value in shape.quantisation.items() if part != "assumed"}
     return {**dict.fromkeys(LOW_PARTS, number_format(base)), **formats} if "base" in formats else formats
+
+
+def assumed(shape: ModelShape, chosen: str | Mapping[str, str] | None) -> str:
+    """Return what the bytes as released take for granted, empty where the files tell all or another format is chosen."""
+    released = chosen is None or (isinstance(chosen, str) and chosen.lower() in AS_RELEASED)
+    return str(shape.quantisation.get("assumed", "")) if released else ""
 
 
 def weight_formats(shape: ModelShape, chosen: str | Mapping[str, str] | None) -> dict[str, Format]:

@@ -150,8 +150,6 @@ def _rules(quant: Mapping) -> list[tuple[Names | None, str]]:
             formats.setdefault(_algorithm(entry["quant_algo"], entry.get("group_size")), []).append(name)
         return [(Names(names), stored) for stored, names in formats.items()]
     if algo and algo.upper() != "MIXED_PRECISION":
-        if not any(key in quant for key in EXCLUSIONS):
-            raise Unread(f"declares {algo} and names no layers that it keeps high (exclude_modules)")
         return [(None, _algorithm(algo, quant.get("group_size")))]
     if quant.get("config_groups"):
         found = []
@@ -204,18 +202,23 @@ def stored_formats(config: Mapping, text: Mapping, weights: Iterable[Weight], la
 
     Parameters: config, the whole config.json; text, its text part; weights of the model; layers, the indices of the layers that hold each
     part. Returns: part -> format for its linear tensors; `part/name` -> format, or format -> share of the layers, for a tensor that differs
-    from its part; `base` -> the format of all others where it is not BF16; or `refused` -> why the bytes are not known.
+    from its part; `base` -> the format of all others where it is not BF16; `assumed` -> what the files leave open; or `refused` -> why the
+    bytes are not known.
     Raises: InputError for a section that is no valid one.
     """
     quant = declared(config, text)
     _checked(quant)
     try:
         base = base_format(config, text)
-        rules = _rules(quant) if quant else []
+        rules, assumed = _rules(quant) if quant else [], ""
     except Unread as reason:
         return {"refused": f"is refused: this checkpoint {reason}; name a weight_format"}
+    if rules and quant.get("quant_algo") and not any(key in quant for key in (*EXCLUSIONS, "quantized_layers")):
+        assumed = f"the checkpoint declares {quant['quant_algo']} and does not list what it keeps high: taken as nothing but embeddings and head"
     kept = Names(n for key in EXCLUSIONS for n in (quant.get(key) or []))
-    found: dict = {} if base == "bf16" else {"base": base}
+    found: dict = {"assumed": assumed} if assumed else {}
+    if base != "bf16":
+        found["base"] = base
     by_part: dict[str, dict[str, dict[str, float]]] = {}
     sizes: dict[str, Counter] = {}
     for weight in weights if rules else ():
@@ -249,7 +252,7 @@ def as_spelled(spelling: str, name: str, quantisation: Mapping, catalogue: Itera
     known = {r["part"]: r["format"] for r in table("checkpoint_formats.csv") if r["printed"].lower() == spelling.strip().lower()}
     if known:
         return known
-    held = " and ".join(sorted({str(v) for v in quantisation.values()})) or "bf16"
+    held = " and ".join(sorted({str(v) for k, v in quantisation.items() if k != "assumed"})) or "bf16"
     wanted = IN_NAMES.findall(spelling.lower())
     if "refused" in quantisation or not wanted or spelling.lower() in name.lower() or any(w in held for w in wanted):
         return None

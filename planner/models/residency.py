@@ -57,7 +57,8 @@ def weights_bytes_per_gpu(shape: ModelShape, formats: Mapping[str, Format], layo
 
     Parameters: shape; formats, part -> Format; layout; mtp, whether the MTP module is loaded; expert_width_multiple [1], to which an engine
     pads the width of quantised experts (0: not). Returns: ordered dict part -> bytes [B] of the heaviest stage's GPU.
-    Raises: Infeasible (layout) for EP on a model without experts, EP beyond the experts, or more stages than layers.
+    Raises: Infeasible (layout) for EP on a model without experts, EP beyond the experts, TP that does not divide the heads or leaves parts of
+    KV heads, or more stages than layers.
     Validity: heads split over TP, KV heads replicated beyond their number; latents' down-projections, routers and norms replicated; experts
     dealt evenly with spare copies. Error: 1 % against an engine's own print (data/references/residency.csv). Source: engines' sharding rules.
     """
@@ -65,6 +66,11 @@ def weights_bytes_per_gpu(shape: ModelShape, formats: Mapping[str, Format], layo
         raise Infeasible("layout", f"EP{layout.ep} for a model without experts", "use EP1")
     if shape.experts and layout.ep > shape.experts.num:
         raise Infeasible("layout", f"EP{layout.ep} for {shape.experts.num} experts", f"at most EP{shape.experts.num}")
+    if shape.heads % layout.tp:
+        raise Infeasible("layout", f"TP{layout.tp} for {shape.heads} heads", f"a TP that divides {shape.heads}")
+    for heads in {a.kv_heads for a in shape.attention if not a.shared_latent and a.kind != "linear"}:
+        if heads % layout.tp and layout.tp % heads:
+            raise Infeasible("layout", f"TP{layout.tp} for {heads} KV heads", f"a TP that divides {heads} or is a multiple of it")
     routed = shape.experts.layers if shape.experts else 0
     dense_first = shape.layers - routed
     best: dict[str, float] = {}

@@ -9,7 +9,7 @@ from planner.calibration.table import constant
 from planner.errors import Infeasible, InputError
 from planner.facts import catalog, modelcards
 from planner.facts.evidence import claim
-from planner.facts.formats import number_format, weight_formats
+from planner.facts.formats import assumed, number_format, weight_formats
 from planner.models import residency, transformer
 from planner.plan.answer import Answer, exact, weakest
 from planner.plan.inputs import number
@@ -21,12 +21,32 @@ DEFAULT_MEMORY_FRACTION = 0.9
 
 
 def cache_bits(inputs: Mapping, default: str = "bf16") -> tuple[float, str]:
-    """Return (bits, note) of the KV cache from kv_format, or from kv_bytes an element; the default is said in the note."""
+    """Return (bits, note) of the KV cache from kv_format, or from kv_bytes an element; the default is said in the note.
+
+    Raises: InputError for both at once.
+    """
     if "kv_bytes" in inputs:
+        if "kv_format" in inputs:
+            raise InputError("kv_format and kv_bytes", f"{inputs['kv_format']} and {inputs['kv_bytes']}", "say the same thing: give one of them")
         return 8.0 * number(inputs, "kv_bytes", low=0.25, high=8), ""
     if "kv_format" not in inputs:
         return number_format(default).bits, f"kv_format not given: {default}"
     return number_format(inputs["kv_format"]).bits, ""
+
+
+def flag(inputs: Mapping, name: str, default: bool) -> bool:
+    """Return an input that is true or false. Raises: InputError for anything else, "false" as text among it."""
+    value = inputs.get(name, default)
+    if not isinstance(value, bool):
+        raise InputError(name, value, "must be true or false")
+    return value
+
+
+def _whole_heads(layers, tp: int) -> None:
+    """Refuse a tensor parallelism that leaves a part of a KV head on a GPU. Raises: InputError."""
+    for heads in sorted({a.kv_heads for a in layers if not a.shared_latent and a.kind != "linear"}):
+        if heads % tp and tp % heads:
+            raise InputError("tp", tp, f"must divide the {heads} KV heads or be a multiple of them")
 
 
 def system(inputs: Mapping) -> Rack:
@@ -48,9 +68,11 @@ def _shared(inputs: Mapping) -> dict:
         for key, value in given.items():
             if key not in names:
                 raise InputError(f"formats.{key}", value, f"is not one of {', '.join(names)}")
-            opened.setdefault(names[key], value)
+            if opened.setdefault(names[key], value) != value:
+                raise InputError(f"formats.{key} and {names[key]}", f"{value} and {opened[names[key]]}", "must agree")
     elif isinstance(given, str):
-        opened.setdefault("weight_format", given)
+        if opened.setdefault("weight_format", given) != given:
+            raise InputError("formats and weight_format", f"{given} and {opened['weight_format']}", "must agree")
     elif given is not None:
         raise InputError("formats", given, "must be {weights, kv}")
     return opened
@@ -63,7 +85,8 @@ def _kv_bytes(inputs: dict) -> Answer:
     sequences = number(inputs, "sequences", high=1e12)
     allocator = inputs["allocator"]
     tp = int(number(inputs, "tp", low=1, high=1e6, whole=True))
-    if not inputs.get("indexer", True):
+    _whole_heads(layers, tp)
+    if not flag(inputs, "indexer", True):
         value = sum(transformer.kv_bytes((a,), tokens, sequences, bits, allocator, 0.0) * transformer.kv_copies(a, tp) / tp for a in layers)
     else:
         value = sum(transformer.kv_bytes((a,), tokens, sequences, bits, allocator) * transformer.kv_copies(a, tp) / tp for a in layers)
@@ -86,13 +109,14 @@ def _layout(inputs: Mapping) -> Layout:
 
 def _weights(inputs: Mapping, shape: ModelShape, layout: Layout, rack: Rack | None = None) -> float:
     padded = calibrated.EXPERT_WIDTH_MULTIPLE if rack is not None and rack.accelerator.generation == "hopper" else 0
-    return sum(residency.weights_bytes_per_gpu(shape, formats_of(inputs, shape), layout, bool(inputs.get("mtp", False)), padded).values())
+    return sum(residency.weights_bytes_per_gpu(shape, formats_of(inputs, shape), layout, flag(inputs, "mtp", False), padded).values())
 
 
 def _weights_bytes_per_gpu(inputs: dict) -> Answer:
     shape, layout = modelcards.load(inputs["model"]), _layout(inputs)
     value = _weights(inputs, shape, layout)
-    words = [f"layout {layout.label}"]
+    taken = assumed(shape, inputs.get("weight_format"))
+    words = [f"layout {layout.label}", *([taken] if taken else [])]
     heads = max((a.kv_heads for a in shape.attention if not a.shared_latent and a.kind != "linear"), default=0)
     if heads and layout.tp > heads:
         words.append(f"{heads} KV heads are replicated {layout.tp / heads:g} times")
@@ -102,7 +126,15 @@ def _weights_bytes_per_gpu(inputs: dict) -> Answer:
         words.append("stages are uneven: the fullest counts")
     error = constant("residency", "weights_error")
     return Answer(
-        "weights_bytes_per_gpu", value, "B", "modelled", "F", value * error.low, value * error.high, basis="fullest GPU", note="; ".join(words)
+        "weights_bytes_per_gpu",
+        value,
+        "B",
+        "assumed" if taken else "modelled",
+        "P" if taken else "F",
+        value * error.low,
+        value * error.high,
+        basis="fullest GPU",
+        note="; ".join(words),
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from planner.errors import InputError
 from planner.facts import modelcards
 from planner.facts.files import table
-from planner.facts.formats import AS_RELEASED, weight_formats
+from planner.facts.formats import AS_RELEASED, assumed, weight_formats
 from planner.models import transformer
 from planner.plan.answer import Answer, exact
-from planner.questions.memory import FORMATS, MODEL, formats_of, opened
+from planner.questions.memory import FORMATS, MODEL, flag, formats_of, opened
 from planner.questions.registry import Input, Question
 from planner.shapes import ModelShape
 
@@ -58,7 +58,7 @@ def _parameters(inputs: dict) -> Answer:
     note = "; ".join(shape.notes)
     parts = transformer.parameters(shape)
     if part == "total":
-        counted = "all" if inputs.get("include_mtp") else counted
+        counted = "all" if flag(inputs, "include_mtp", False) else counted
         wanted = _total(shape, counted)
         note = "; ".join([*shape.notes, *([COUNTED.get(counted, COUNTED["main"])] if counted != "main_and_vision" or "mtp" in parts else [])])
     elif part in ("main", "text", "stored"):
@@ -85,14 +85,15 @@ def _checkpoint_bytes(inputs: dict) -> Answer:
     parts = transformer.checkpoint_bytes(shape, formats_of(inputs, shape))
     if counted == "text":
         parts.pop("vision", None)
+    taken = assumed(shape, chosen)
     released = chosen is None or str(chosen).lower() in AS_RELEASED
     return exact(
         "checkpoint_bytes",
         sum(parts.values()),
         "B",
         basis="tensors, as released" if released else f"tensors, {chosen}",
-        note="; ".join(["file headers not counted (5e-8 to 2e-5 of a repository)", *shape.notes]),
-        **_counted(shape),
+        note="; ".join(["file headers not counted (5e-8 to 2e-5 of a repository)", *([taken] if taken else []), *shape.notes]),
+        **({"how": "assumed", "grade": "P"} if taken else _counted(shape)),
     )
 
 

@@ -43,7 +43,6 @@ def test_unknown_methods_keep_the_count_and_refuse_the_bytes(method):
     [
         ({"bits": 4}, "format is not understood"),
         ({"quant_method": "fp8", "weight_block_size": [1, 128]}, "FP8 blocks"),
-        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "names no layers"),
         ({"quant_method": "modelopt", "quant_algo": "W4A16_AWQ", "ignore": []}, "W4A16_AWQ"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32, "ignore": []}, "groups of 32"),
         ({"config_groups": {"a": {"weights": {"num_bits": 3, "type": "int", "group_size": 128}}}}, "3 bits"),
@@ -136,6 +135,16 @@ def test_shipped_checkpoints_that_keep_attention_high():
     assert shares == {"nvfp4": pytest.approx(17 / 23), "bf16": pytest.approx(6 / 23)}
     mixed = modelcards.load("nvidia/Qwen3.6-35B-A3B-NVFP4").quantisation
     assert mixed == {"head/lm_head": "nvfp4", "attention": "fp8", "recurrent": "fp8", "experts": "nvfp4", "shared_experts": "nvfp4"}
+
+
+def test_what_a_checkpoint_does_not_list_is_assumed_and_said():
+    for model in ("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4", {**DENSE, "quantization_config": {"quant_algo": "NVFP4", "group_size": 16}}):
+        for question in ("checkpoint_bytes", "weights_bytes_per_gpu"):
+            answer = ASK[question].ask({"model": model})
+            assert (answer.how, answer.grade) == ("assumed", "P")
+            assert "does not list what it keeps high" in answer.note
+    assert ASK["checkpoint_bytes"].ask({"model": model, "weight_format": "nvfp4"}).how == "exact"
+    assert ASK["checkpoint_bytes"].ask({"model": "nvidia/Llama-3.1-70B-Instruct-FP8"}).how == "exact"
 
 
 def test_deepseek_r1_nvfp4_by_its_printed_stored_elements():

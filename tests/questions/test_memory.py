@@ -160,7 +160,9 @@ def test_mo06_mo12_and_replication_in_words():
     assert "uneven" in ask("weights_bytes_per_gpu", model="DeepSeek-R1", layout={"pp": 7}).note
 
 
-@pytest.mark.parametrize("bad", [{"tp": 0}, {"tp": -1}, {"tp": 2.5}, {"tp": True}, {"ep": 512, "dp": 512}, {"pp": 62}, {"sp": 2}, {"tp": 3, "ep": 2}])
+@pytest.mark.parametrize(
+    "bad", [{"tp": 0}, {"tp": -1}, {"tp": 2.5}, {"tp": True}, {"ep": 512, "dp": 512}, {"pp": 62}, {"sp": 2}, {"tp": 3, "ep": 2}, {"tp": 3}]
+)
 def test_bad_layouts_are_refused(bad):
     with pytest.raises((InputError, Infeasible)):
         ask("weights_bytes_per_gpu", model="DeepSeek-R1", layout=bad)
@@ -177,11 +179,44 @@ def test_bad_layouts_are_refused(bad):
         {"kv_format": ""},
         {"allocator": "paged"},
         {"model": "no/such"},
+        {"kv_format": "fp8", "kv_bytes": 1},
+        {"indexer": "false"},
+        {"indexer": 0},
+        {"formats": {"kv": "fp8"}, "kv_format": "bf16"},
+        {"formats": {"kv": "fp8"}, "kv_bytes": 1},
+        {"model": "Llama-3.1-70B", "tp": 3},
+        {"model": "Llama-3.1-70B", "tp": 12},
     ],
 )
 def test_bad_cache_questions_are_refused(bad):
     with pytest.raises(InputError):
         ask("kv_bytes", **{"model": "DeepSeek-R1", **bad})
+
+
+def test_tensor_parallelism_of_caches():
+    whole = ask("kv_bytes", model="Llama-3.1-70B", tokens=100).value
+    assert [whole / ask("kv_bytes", model="Llama-3.1-70B", tokens=100, tp=tp).value for tp in (1, 2, 4, 8, 16, 32)] == [1, 2, 4, 8, 8, 8]
+    assert ask("kv_bytes", model="DeepSeek-R1", tp=3).value == ask("kv_bytes", model="DeepSeek-R1").value
+
+
+def test_layouts_that_cut_heads_are_impossible_not_priced():
+    for model, tp in (("Llama-3.1-70B", 3), ("Llama-3.1-70B", 6), ("DeepSeek-R1", 3), ("Qwen3-32B", 5)):
+        with pytest.raises(Infeasible) as no:
+            ask("weights_bytes_per_gpu", model=model, layout={"tp": tp})
+        assert no.value.cause == "layout"
+
+
+@pytest.mark.parametrize("text", ["false", "true", 1])
+def test_yes_and_no_are_not_text(text):
+    for question, name in (("weights_bytes_per_gpu", "mtp"), ("parameters", "include_mtp")):
+        with pytest.raises(InputError, match=f"{name} must be true or false"):
+            ask(question, model="DeepSeek-R1", **{name: text})
+
+
+def test_one_format_for_each_of_weights_and_cache():
+    for inputs in ({"formats": "fp8", "weight_format": "nvfp4"}, {"formats": {"weights": "fp8"}, "weight_format": "nvfp4"}):
+        with pytest.raises(InputError, match="must agree"):
+            ask("checkpoint_bytes", model="DeepSeek-R1", **inputs)
 
 
 def sizes():
