@@ -22,6 +22,7 @@ from pathlib import Path
 
 from planner.errors import Infeasible, InputError, InputErrors
 from planner.facts.files import folder, regular
+from planner.plan.types import Plan
 from planner.report.whole import whole_file
 from planner.scenario import Scenario, load, parse
 
@@ -154,6 +155,18 @@ def _base(path: Path, name: str) -> tuple[dict, Path]:
     return tomllib.loads(beside.read_text(encoding="utf-8-sig")), place
 
 
+def _numbers(answer: Plan) -> dict[str, float]:
+    """Return racks, power and cost of the best system of each workload, summed over the workloads; none where one of them is not served."""
+    best = [answer.fewest_racks(w) for w in answer.workloads]
+    if not best or None in best:
+        return {}
+    found = {"racks": sum(o.value("racks_total") for o in best), "facility_mw": sum(o.value("facility_power") for o in best)}
+    hourly = [o.value("usd_per_h") for o in best]
+    if None not in hourly:
+        found["usd_per_mtok_output"] = sum(hourly) / sum(h / o.value("usd_per_mtok_output") for h, o in zip(hourly, best, strict=True))
+    return found
+
+
 def _one(name: str, scenario: Scenario, out: str, plan_only: bool) -> Record:
     """Make one report, or one plan; every outcome is a record, so that one failure never stops the rest."""
     try:
@@ -167,10 +180,9 @@ def _one(name: str, scenario: Scenario, out: str, plan_only: bool) -> Record:
 
             done = write(scenario, out)
             answer, place, reused = load_plan(str(done.path / "plan.json")), done.path.name, done.reused
-        best = min((o for o in answer.options if o.status == "ok"), key=lambda o: o.value("racks_total"), default=None)
-        numbers = {} if best is None else {k: f"{v:.6g}" for k, n in (("racks", "racks_total"), ("facility_mw", "facility_power"),
-                                           ("usd_per_mtok_output", "usd_per_mtok_output")) if (v := best.value(n)) is not None}
-        reason = "" if answer.status == "ok" else "; ".join(dict.fromkeys(o.limit for o in answer.options if o.limit))
+        numbers = {k: f"{v:.6g}" for k, v in _numbers(answer).items()}
+        limits = [answer.limit, *(o.limit for o in answer.options)]
+        reason = "" if answer.status == "ok" else "; ".join(dict.fromkeys(text for text in limits if text))
         return Record(name, scenario.digest, answer.status, place, reused, reason, **numbers)
     except (InputError, InputErrors, Infeasible) as error:
         return Record(name, scenario.digest, "failed", reason=str(error))

@@ -49,7 +49,7 @@ def _report(args) -> int:
 
 
 def _plan(args) -> int:
-    from planner.plan import plan
+    from planner.decide import decide
     from planner.plan.text import lines
 
     scenarios = _scenarios(args.scenario)
@@ -57,7 +57,7 @@ def _plan(args) -> int:
         raise InputError("--json", args.json, "takes one scenario at a time")
     code = OK
     for item in scenarios:
-        answer = plan(item)
+        answer = decide(item)
         if args.json:
             _write_json(args.json, answer.as_dict())
         for line in lines(answer):

@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "planner"
 FLOORS = [
     {"errors"}, {"units"}, {"specs", "shapes"}, {"facts", "models"}, {"calibration"}, {"draws", "scenario"}, {"plan"},
-    {"sensitivity", "timeline"}, {"views", "questions"}, {"panels", "report"}, {"batch"}, {"cli"},
+    {"sensitivity", "timeline"}, {"decide"}, {"views", "questions"}, {"panels", "report"}, {"batch"}, {"cli"},
 ]
 MODEL_RUNGS = [
     {"roofline", "collectives", "expert_parallel", "interconnect", "power", "cooling", "reliability", "stragglers", "storage", "cost", "queueing"},

@@ -29,7 +29,7 @@ def _unused(scenario: Scenario) -> Iterator[str]:
     if tests:
         yield f"scenario = {', '.join(tests)} is a label: the plan goes by load and SLO"
     if scenario.timeline:
-        yield "the timeline is not planned yet: the plan is for the load as typed"
+        yield "racks, power and cost are for the load as typed; [timeline] is planned beside them, month by month"
     words = sorted({s.software for s in scenario.systems if s.software != "current"})
     if words:
         yield f"software = {', '.join(words)} is not used yet: throughput is of no release in particular"

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.errors import Infeasible
 from planner.plan.answer import Answer, exact
 from planner.plan.inputs import Drawn, answer
 from planner.scenario import PlanIn
@@ -18,13 +17,13 @@ RACK_FAILURES = ("tray", "rack", "power_feed")  # each takes the racks of one re
 
 @dataclass(frozen=True)
 class Racks:
-    """Rack counts over the draws, index 0 central: serving, survival, spare and total [1]; usable_gpus [1] of a rack; lost [1], the racks that one
-    of the failures to survive takes."""
+    """Rack counts over the draws, index 0 central: serving, survival, spare and total [1]; usable_gpus (n,) [1] of a rack, those that replicas fill;
+    lost [1], the racks that one of the failures to survive takes."""
 
     serving: np.ndarray
     survival: int
     spare: int
-    usable_gpus: int
+    usable_gpus: np.ndarray
     lost: int
 
     @property
@@ -33,30 +32,42 @@ class Racks:
         return self.serving + self.survival + self.spare
 
 
-def racks_needed(output_tokens_per_s: np.ndarray, per_gpu: np.ndarray, replica_gpus: int, rack: Rack, how: PlanIn) -> Racks:
+def racks_needed(output_tokens_per_s: np.ndarray, per_gpu: np.ndarray, replica_gpus, rack: Rack, how: PlanIn) -> Racks:
     """Return the whole racks that serve a peak load.
 
-    Parameters: output_tokens_per_s (n,) [1/s] peak demand; per_gpu (n,) [1/s] output tokens per deployed GPU; replica_gpus [1],
+    Parameters: output_tokens_per_s (n,) [1/s] peak demand; per_gpu (n,) [1/s] output tokens per deployed GPU; replica_gpus, scalar or (n,) [1],
     the smallest group that serves; rack; how, utilisation, spares and what must survive. Returns: Racks. A replica inside one
-    rack leaves rack.gpus mod replica_gpus GPUs unused; a larger one takes whole racks.
-    Raises: Infeasible (cause layout) when a replica has more GPUs than whole racks hold evenly.
+    rack leaves rack.gpus mod replica_gpus GPUs unused; a larger one takes whole racks. Raises: nothing for replicas of at least one GPU.
     """
-    if replica_gpus <= rack.gpus:
-        usable, group = rack.gpus // replica_gpus * replica_gpus, 1
-    else:
-        group = int(whole_up(replica_gpus / rack.gpus))
-        usable = replica_gpus / group
-    if usable <= 0:
-        raise Infeasible("layout", f"a replica of {replica_gpus} GPUs does not fit racks of {rack.gpus}", "choose a smaller replica")
+    replica = np.atleast_1d(replica_gpus).astype(float)
+    group = np.maximum(whole_up(replica / rack.gpus), 1.0)
+    usable = np.where(replica <= rack.gpus, rack.gpus // replica * replica, replica / group)
     gpus = output_tokens_per_s / (per_gpu * how.utilisation_fraction)
     serving = whole_up(gpus / (usable * group)) * group
-    lost = group if set(RACK_FAILURES) & set(how.survive) else 0
-    return Racks(np.atleast_1d(serving), max(0, lost - how.spare_racks), how.spare_racks, int(usable), lost)
+    lost = int(group[0]) if set(RACK_FAILURES) & set(how.survive) else 0
+    return Racks(np.atleast_1d(serving), max(0, lost - how.spare_racks), how.spare_racks, usable, lost)
+
+
+def load_answers(peak: float, closed_loop: bool, racks: Racks, per_gpu: np.ndarray, inputs: dict[str, Drawn], how: PlanIn) -> dict[str, Answer]:
+    """Return peak_tokens_per_s, the load that is planned for, and tokens_per_s_per_rack, what a serving rack gives at the utilisation.
+
+    Parameters: peak [1/s] output tokens; closed_loop, whether it was solved from users or concurrency; racks; per_gpu (n,) [1/s]; inputs; how.
+    """
+    each = per_gpu * how.utilisation_fraction * racks.usable_gpus
+    low, high = (float(np.percentile(each[1:], q, method=m)) for q, m in ((10, "lower"), (90, "higher")))  # draws, as the racks' ends are
+    value, solved = float(each[0]), {"how": "assumed", "grade": "P"} if closed_loop else {}
+    loop = ", closed loop solved at the central case" if closed_loop else ""
+    serves = f"output tokens, per serving rack at {how.utilisation_fraction:g} of what its GPUs can serve"
+    ends = {"low": min(low, value), "high": max(high, value)}
+    return {
+        "peak_tokens_per_s": exact("peak_tokens_per_s", peak, "tok/s", basis=f"output tokens at the peak{loop}", **solved),
+        "tokens_per_s_per_rack": answer("tokens_per_s_per_rack", each, "tok/s/rack", inputs, basis=serves, how="assumed", **ends),
+    }
 
 
 def rack_answers(racks: Racks, rack: Rack, inputs: dict[str, Drawn], how: PlanIn) -> dict[str, Answer]:
     """Return the answers racks_serving, racks_survival, racks_spare, racks_total, gpus_total and gpus_stranded."""
-    stranded = (rack.gpus - racks.usable_gpus) * int(racks.serving[0])
+    stranded = (rack.gpus - int(racks.usable_gpus[0])) * int(racks.serving[0])
     note = f"peak load at {how.utilisation_fraction:g} of what the GPUs can serve"
     return {
         "racks_serving": answer("racks_serving", racks.serving.astype(float), "racks", inputs, basis="whole racks for the peak", note=note),

@@ -113,13 +113,13 @@ def write(scenario: Scenario, out: str | Path = "reports", *, force: bool = Fals
 
 
 def _fill(stage: Path, scenario: Scenario, key: dict, language: str) -> str:
-    from planner.plan import plan
+    from planner.decide import decide
     from planner.report.html import render
     from planner.report.notebook import execute
     from planner.report.xlsx import workbook
     from planner.views.decision import tables
 
-    answer = plan(scenario)
+    answer = decide(scenario)
     document = json.dumps(answer.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     (stage / "plan.json").write_text(document, encoding="utf-8")
     notebook = execute(stage, answer)

@@ -78,7 +78,7 @@ def through_plan(case: Case, columns: Mapping[str, np.ndarray], most_layouts: in
     """
     size = len(next(iter(columns.values())))
     chosen = None if most_layouts is None else best_layouts(case, most_layouts)
-    per_gpu, winners, names = np.empty(size), np.zeros(0), []
+    per_gpu, replica, winners, names = np.empty(size), np.empty(size), np.zeros(0), []
     for start in range(0, size, CHUNK):
         part = with_columns(case, {k: v[start:start + CHUNK] for k, v in columns.items()})
         found, table = reach_of(part, chosen)
@@ -86,20 +86,21 @@ def through_plan(case: Case, columns: Mapping[str, np.ndarray], most_layouts: in
         winners = winners if len(winners) else np.zeros(len(names))
         winner = table.argmax(axis=0)
         per_gpu[start:start + CHUNK] = table[winner, np.arange(table.shape[1])]
+        replica[start:start + CHUNK] = np.array([layout.gpus for layout in found])[winner]
         winners += np.bincount(winner[table.max(axis=0) > 0], minlength=len(names))
     if not (per_gpu > 0).any():
         raise Infeasible("slo", "no draw meets the SLO on any layout", "a looser SLO")
     served = per_gpu > 0
     per_gpu = np.where(served, per_gpu, per_gpu[served].min())
     wins = {n: float(w / winners.sum()) for n, w in sorted(zip(names, winners, strict=True), key=lambda pair: -pair[1]) if w}
-    return Through(case.label, _quantities(case, columns, per_gpu), wins, float(1 - served.mean()))
+    return Through(case.label, _quantities(case, columns, per_gpu, np.where(served, replica, replica[served][0])), wins, float(1 - served.mean()))
 
 
-def _quantities(case: Case, columns: Mapping[str, np.ndarray], per_gpu: np.ndarray) -> dict[str, np.ndarray | None]:
+def _quantities(case: Case, columns: Mapping[str, np.ndarray], per_gpu: np.ndarray, replica: np.ndarray) -> dict[str, np.ndarray | None]:
     found = best(case)
     plan, site = case.scenario.plan, case.scenario.site
     peak = peak_tokens_per_s(case, float(found.tpot[0]), float(found.ttft[0]))
-    racks = racks_needed(peak + 0 * per_gpu, per_gpu, found.layout.gpus, case.rack, plan).total.astype(float)
+    racks = racks_needed(peak + 0 * per_gpu, per_gpu, replica, case.rack, plan).total.astype(float)
     watts = rack_watts(case.rack, {"overhead_watts": Drawn(columns[column(case, "overhead_watts")], "P", "assumed")}) * site.pue
     price = columns.get(column(case, "gpu_hour_usd"))
     mean = peak / case.workload.peak_to_mean

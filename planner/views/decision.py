@@ -10,11 +10,12 @@ from pathlib import Path
 import pandas as pd
 import plotly.graph_objects as go
 
+from planner.decide import decide
 from planner.errors import InputError
 from planner.facts.files import folder
 from planner.plan import plan as make_plan
 from planner.plan.answer import Answer
-from planner.plan.types import Option, Plan
+from planner.plan.types import Driver, Growth, Option, Ordered, Plan
 from planner.scenario import parse
 from planner.views.style import COLOURS, finished
 from planner.views.tables import digits, escape_markdown, shown, whole_or_digits
@@ -29,10 +30,18 @@ def from_document(document: Mapping) -> Plan:
         raise InputError("plan.json schema", document.get("schema"), "must be 1")
     options = tuple(
         Option(o["workload"], o["system"], o["status"], {k: Answer(**{**a, "claims": tuple(a["claims"])}) for k, a in o["answers"].items()},
-               o["parts"], o["binding"], o["cause"], o["limit"], o["next_step"], tuple(o["warnings"]), o["layout"])
+               o["parts"], o["binding"], o["cause"], o["limit"], o["next_step"], tuple(o["warnings"]), o["layout"], _growth(o.get("growth")),
+               tuple(Driver(**{**d, "claims": tuple(d["claims"])}) for d in o.get("drivers", ())))
         for o in document["options"])
     return Plan(document["scenario"], document["as_of"], document["input_digest"], document["planner_version"], options,
-                document["inputs"], tuple(document["warnings"]))
+                document["inputs"], tuple(document["warnings"]), document.get("limit", ""))
+
+
+def _growth(document: Mapping | None) -> Growth | None:
+    if document is None:
+        return None
+    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}
+    return Growth(**{**lists, "orders": tuple(Ordered(**o) for o in document["orders"])})
 
 
 def load(plan_file: str) -> Plan:
@@ -78,10 +87,10 @@ def read_shipped(scenario_name: str) -> dict:
 
 
 def load_or_make(plan_file: str, scenario_name: str) -> Plan:
-    """Return the plan of `plan_file`, or with an empty name the plan of a scenario that ships with the planner."""
+    """Return the plan of `plan_file`, or with an empty name the whole answer to a scenario that ships with the planner."""
     if not isinstance(plan_file, str):
         raise InputError("plan_file", plan_file, "must be text")
-    return load(plan_file) if plan_file else make(scenario_name)
+    return load(plan_file) if plan_file else decide(parse(read_shipped(scenario_name), f"{scenario_name}.toml"))
 
 
 def rack_power_check(plan: Plan) -> pd.DataFrame:
@@ -93,35 +102,80 @@ def rack_power_check(plan: Plan) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["System", "Planned kW", "Published kW", "Ratio"]).set_index("System").rename_axis(None).round(3)
 
 
-def _served(plan: Plan, workload: str) -> list[Option]:
-    return [o for o in plan.options if o.workload == workload and o.status == "ok"]
-
-
 def _sentence(plan: Plan, workload: str) -> str:
-    options, name = _served(plan, workload), escape_markdown(workload)
-    if not options:
+    best, name = plan.fewest_racks(workload), escape_markdown(workload)
+    if best is None:
         reasons = "; ".join(f"{escape_markdown(o.system)}: {escape_markdown(o.limit or o.cause)}" for o in plan.options
                             if o.workload == workload)
         return f"**{name}: no system serves it.** {reasons}"
-    best = min(options, key=lambda o: (o.value("racks_total"), o.value("facility_power") or 0))
     racks, power = best.answers["racks_total"], best.answers.get("facility_power")
     price = best.answers.get("usd_per_h")
     cost = f"at {shown(price)} USD per hour" if price and price.value is not None else "at a price that is not available"
     sure = "" if racks.low == racks.high else f" (80 % of the draws: {racks.low:,.0f} to {racks.high:,.0f})"
     return (f"**{name}: {racks.value:,.0f} racks of {escape_markdown(best.system)}**{sure}, {shown(power)} MW at the meter, {cost}. "
             f"Binding: {escape_markdown(best.binding)}. Throughput is {best.answers['tokens_per_s_per_gpu'].how}, "
-            f"grade {best.answers['tokens_per_s_per_gpu'].grade}.")
+            f"grade {best.answers['tokens_per_s_per_gpu'].grade}.{_when(best.growth)}")
+
+
+def _when(grown: Growth | None) -> str:
+    """Return what to order first and where the site ends, as sentences."""
+    if grown is None:
+        return ""
+    if not grown.orders:
+        return " Nothing ordered today serves before the timeline ends."
+    first = grown.orders[0]
+    full = f" The site is full from {grown.site_full} on." if grown.site_full else ""
+    return (f" The load of {grown.months[-1]} needs {grown.racks[-1]:,} racks: order {first.racks:,} by {first.order_by}, they serve from "
+            f"{first.serves_from}.{full}")
 
 
 def answer(plan: Plan) -> str:
     """Return the answer in Markdown: title, date, one sentence per workload, and what to know before using it."""
-    workloads = dict.fromkeys(o.workload for o in plan.options)
     lines = [f"# {escape_markdown(plan.scenario)}",
              f"As of {plan.as_of} · inputs {plan.digest} · planner {plan.version} · plan **{plan.status}**", ""]
-    lines += [f"> {_sentence(plan, w)}\n" for w in workloads]
+    lines += [f"> **{escape_markdown(plan.limit)}**\n"] if plan.limit else []
+    lines += [f"> {_sentence(plan, w)}\n" for w in plan.workloads]
     warnings = list(dict.fromkeys([*plan.warnings, *(f"{o.system}: {w}" for o in plan.options for w in o.warnings)]))
     lines += [f"- {escape_markdown(w)}" for w in warnings]
     return "\n".join(lines)
+
+
+def growth_table(plan: Plan) -> pd.DataFrame:
+    """Return how each option grows: racks and power in the first, middle and last month, the first orders, and when site and fabric are full."""
+    rows = []
+    for o in (o for o in plan.options if o.growth is not None):
+        g = o.growth
+        shown = {g.months[i]: f"{g.racks[i]:,} ({g.racks_low[i]:,}–{g.racks_high[i]:,})" for i in (0, len(g.months) // 2, len(g.months) - 1)}
+        orders = "; ".join(f"{x.racks:,} by {x.order_by}" for x in g.orders[:3]) + (f"; {len(g.orders) - 3} more" if len(g.orders) > 3 else "")
+        rows.append({"": f"{o.workload}: {o.system}", **{f"Racks {m}": text for m, text in shown.items()},
+                     f"MW {g.months[-1]}": digits(g.facility_mw[-1]),
+                     "Order": orders or "nothing serves in time", "Serves from": g.first_served, "Site full from": g.site_full or "not in sight",
+                     "Fabric recabled from": g.fabric_full or "not in sight", "Note": g.note})
+    return pd.DataFrame(rows, columns=list(dict.fromkeys(k for r in rows for k in r)) or [""]).set_index("").rename_axis(None)
+
+
+def months_table(plan: Plan) -> pd.DataFrame:
+    """Return every month of every option: racks with their range, power at the meter, racks to order in it, and racks that begin to serve."""
+    rows = []
+    for o in (o for o in plan.options if o.growth is not None):
+        for i, month in enumerate(o.growth.months):
+            rows.append({"workload": o.workload, "system": o.system, "month": month, "racks needed": o.growth.racks[i],
+                         "low": o.growth.racks_low[i], "high": o.growth.racks_high[i], "facility MW": o.growth.facility_mw[i],
+                         "racks to order": sum(x.racks for x in o.growth.orders if x.order_by == month),
+                         "racks that begin to serve": sum(x.racks for x in o.growth.orders if x.serves_from == month)})
+    return pd.DataFrame(rows, columns=["workload", "system", "month", "racks needed", "low", "high", "facility MW", "racks to order",
+                                       "racks that begin to serve"])
+
+
+def drivers_table(plan: Plan) -> pd.DataFrame:
+    """Return the inputs that move the racks of each workload's best system most, one at a time; none where none moves a whole rack."""
+    def racks(number: int | None) -> str:
+        return "SLO missed" if number is None else f"{number:,}"
+
+    rows = [{"": f"{o.workload}: {o.system}", "Input": d.input.replace("_", " "), "From": digits(d.low), "To": digits(d.high),
+             "Racks there": f"{racks(d.racks_at_low)} to {racks(d.racks_at_high)}", "Grade": d.grade, "Claims": " ".join(d.claims)}
+            for o in plan.options for d in o.drivers]
+    return pd.DataFrame(rows, columns=["", "Input", "From", "To", "Racks there", "Grade", "Claims"]).set_index("").rename_axis(None)
 
 
 def headline_table(plan: Plan) -> pd.DataFrame:
@@ -256,4 +310,5 @@ def takeaway(plan: Plan) -> str:
 def tables(plan: Plan) -> dict[str, pd.DataFrame]:
     """Return the tables of the workbook by sheet title, in the order a reader wants them."""
     return {"Summary": headline_table(plan).reset_index(names="Option"), "Answers": answers_table(plan), "Breakdowns": parts_table(plan),
+            "Months": months_table(plan), "What moves it": drivers_table(plan).reset_index(names="Option"),
             "Inputs": inputs_table(plan).reset_index(names="Input"), "Sources": sources_table(plan).reset_index(names="Claim")}

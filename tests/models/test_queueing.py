@@ -119,5 +119,6 @@ def test_closed_loop_solves_its_own_equation():
     for think in (0.0, 3.0):
         rate = closed.closed_loop_rate(users, latency, 40.0, think)
         assert rate[0] == 0
-        assert rate * (latency(rate) + think) == pytest.approx(users, rel=1e-6)
+        seen = rate * np.maximum(1 - 1 / np.maximum(users, 1), 0)
+        assert rate * (latency(seen) + think) == pytest.approx(users, rel=1e-6)
         assert (np.diff(rate) > 0).all()

@@ -86,7 +86,7 @@ def mean_field(requests: Requests, engine: Engine):
     Parameters: requests, engine. Returns: pair [s]; infinite where saturated. Raises: InputError. Validity: as `solve`, away from the limit
     of slots. Error: TTFT 25 %, time per step 8 % of simulation up to 80 % load (tests). Source: mean values of `solve`.
     """
-    r = _Case.of(requests, engine)
+    r = _checked(requests, engine)
     usable = r.share < 0.999
     left = np.where(usable, 1 - r.share, 1.0)
     step = tpot_seconds_mean_field(r.rate, r.steps, r.table / left[..., None])
@@ -94,6 +94,25 @@ def mean_field(requests: Requests, engine: Engine):
     ttft, _, chunk_load, *_ = _first_token(r, alone, 0.0)
     good = usable & np.isfinite(step) & (chunk_load < 1)
     return np.where(good, ttft, np.inf)[()], np.where(good, step, np.inf)[()]
+
+
+def between_steps_ttft_seconds(requests: Requests, engine: Engine, step_seconds):
+    """Return the mean TTFT where a new prompt comes the moment another request ends, as in a closed loop without think time:
+    t(b) chunks + P c (1 + b / L) + (P / C) (1 + scv) rho / (2 (1 - rho)) (t(b) + c C), rho = b P / (L C) chunks asked per step.
+
+    Nobody waits for a running step to end, and the b / L prompts that come with one's own are prefilled beside it.
+    Parameters: requests (rate met by one request), engine; step_seconds [s] mean, as from `mean_field`. Returns: TTFT [s]; infinite where
+    rho is 1 or more. Raises: InputError. Validity: clients that answer at once. Error: 10 % of simulation to 90 % of the highest rate
+    (tests). Source: as `solve`; a queue in steps.
+    """
+    r = _checked(requests, engine)
+    running = r.rate * r.steps * nonnegative("step_seconds", np.where(np.isfinite(step_seconds), step_seconds, 0.0))
+    alone, asked = _at(r.table, np.clip(1 + running, 1.0, r.table.shape[-1])), running / r.steps
+    load = asked * r.prompt / r.chunk
+    left = np.where(load < 1, 1 - load, 1.0)
+    wait = r.prompt / r.chunk * (1 + r.prompt_scv) * load / (2 * left) * (alone + r.cost * r.chunk)
+    first = alone * _chunks(r) + r.cost * r.prompt * (1 + asked) + wait
+    return np.where((load < 1) & np.isfinite(step_seconds), first, np.inf)[()]
 
 
 def solve(requests: Requests, engine: Engine) -> Station:
@@ -109,7 +128,7 @@ def solve(requests: Requests, engine: Engine) -> Station:
     out of a step. Error: time per step 5 % mean, TTFT 10 % mean of simulation while prompts fit a few chunks, worse beyond 80 % load
     (outputs/queueing_errors.csv). Source: product form, M/G/1, linear noise; the terms are this project's.
     """
-    r = _Case.of(requests, engine)
+    r = _checked(requests, engine)
     slots = r.table.shape[-1]
     running_at = np.arange(1, slots + 1)
     bursts = np.minimum(r.share / np.maximum(1 - r.share, 1e-3), 3.0)
@@ -118,7 +137,7 @@ def solve(requests: Requests, engine: Engine) -> Station:
     first = _at(r.table, np.ones(r.rate.shape)) + r.prompt * r.cost
     decoding, busy = np.ones(r.rate.shape), np.zeros(r.rate.shape)
     left = np.maximum(1 - r.share, 1e-3)
-    lives, weights = r.lives()
+    lives, weights = _lives(r)
     for _ in range(ROUNDS):
         alone = _at(r.table, np.maximum(running_at * decoding[..., None], 1.0))
         timed = alone / left[..., None] + extra[..., None]
@@ -167,7 +186,7 @@ def tpot_quantile_seconds(station: Station, quantile):
     Parameters: station from `solve`; quantile [1], broadcast. Returns: [s]; infinite where not stable. Raises: InputError.
     Validity: as `solve`. Error: p99 within 15 % of simulation while prompts fit a few chunks (same table). Source: as `solve`.
     """
-    lives, weights = station.inner["case"].lives()
+    lives, weights = _lives(station.inner["case"])
     mean, variance, low, high = _per_length(station, lives)
     found = beta_mixture_quantile(weights, mean, variance, low[..., None], high[..., None], quantile)
     return np.where(station.stable, found, np.inf)[()]
@@ -239,21 +258,24 @@ class _Case:
     chunk: np.ndarray
     share: np.ndarray
 
-    @classmethod
-    def of(cls, requests: Requests, engine: Engine):
-        table = _table(engine.step_seconds)
-        flat = (nonnegative("rate_per_s", requests.rate_per_s), positive("prompt_tokens", requests.prompt_tokens),
-                nonnegative("prompt_scv", requests.prompt_scv), positive("steps", requests.steps), nonnegative("steps_scv", requests.steps_scv),
-                nonnegative("prefill_seconds_per_token", engine.prefill_seconds_per_token), positive("chunk_tokens", engine.chunk_tokens))
-        shape = np.broadcast_shapes(*(v.shape for v in flat), table.shape[:-1])
-        rate, prompt, prompt_scv, steps, steps_scv, cost, chunk = (np.broadcast_to(v, shape) for v in flat)
-        table = np.broadcast_to(table, (*shape, table.shape[-1]))
-        return cls(rate, prompt, prompt_scv, steps, steps_scv, table, cost, chunk, rate * prompt * cost)
 
-    def lives(self):
-        z, weights = nodes(24)
-        spread = np.sqrt(np.log1p(self.steps_scv))[..., None]
-        return np.maximum(np.exp(spread * z - spread**2 / 2), 1 / self.steps[..., None]), weights
+def _checked(requests, engine):
+    """Return a `_Case`, every argument checked and broadcast."""
+    table = _table(engine.step_seconds)
+    flat = (nonnegative("rate_per_s", requests.rate_per_s), positive("prompt_tokens", requests.prompt_tokens),
+            nonnegative("prompt_scv", requests.prompt_scv), positive("steps", requests.steps), nonnegative("steps_scv", requests.steps_scv),
+            nonnegative("prefill_seconds_per_token", engine.prefill_seconds_per_token), positive("chunk_tokens", engine.chunk_tokens))
+    shape = np.broadcast_shapes(*(v.shape for v in flat), table.shape[:-1])
+    rate, prompt, prompt_scv, steps, steps_scv, cost, chunk = (np.broadcast_to(v, shape) for v in flat)
+    table = np.broadcast_to(table, (*shape, table.shape[-1]))
+    return _Case(rate, prompt, prompt_scv, steps, steps_scv, table, cost, chunk, rate * prompt * cost)
+
+
+def _lives(r):
+    """Return lengths in mean lengths along a new last axis, and their weights."""
+    z, weights = nodes(24)
+    spread = np.sqrt(np.log1p(r.steps_scv))[..., None]
+    return np.maximum(np.exp(spread * z - spread**2 / 2), 1 / r.steps[..., None]), weights
 
 
 def _at(table, running):
