@@ -23,7 +23,7 @@ COLUMNS = ["id", "subject", "quantity", "value", "low", "high", "qualifier", "te
            "locator", "as_of", "chosen", "note"]
 COPIED = ("prices.csv", "storage_prices.csv", "power_and_price_estimates.csv", "reliability.csv", "checkpoint_rl.csv",
           "mlperf_results.csv", "mlperf_systems.csv", "mlperf_latency.csv", "mlperf_constraints.csv", "vllm_memory_measured.csv",
-          "model_sizes.csv")
+          "model_sizes.csv", "serving_published.csv", "serving_oracle.csv")
 OWN_SOURCES = (
     ("planner", "This project's own assumption", "", "Planner", "2026-11-30"),
     ("reference-notes", "Notes kept with the collected tables: driver-reported memory sizes", "", "Planner", "2026-11-30"),

@@ -141,19 +141,19 @@ def wait_quantile_seconds_gamma(rate_per_s, service_seconds, num_workers, scv, q
     return (np.where(stable, np.where(above < 1, inner, 0.0), np.inf) * np.asarray(service_seconds, float))[()]
 
 
-def _delay_factor(rho, workers, scv):
+def _delay_factor(rho, workers, scv, d=_D):
     """Return D: how far Erlang's delay probability is from that of another service law, fitted."""
     y = np.sqrt(workers) * (1 - rho)
-    return np.exp(-_D[0] * (1 - 1 / workers) ** _D[1] * y / (1 + (y / _D[2]) ** 3) * (1 - scv) / (1 + scv))
+    return np.exp(-d[0] * (1 - 1 / workers) ** d[1] * y / (1 + (y / d[2]) ** 3) * (1 - scv) / (1 + scv))
 
 
-def _wait_factor(rho, workers, scv):
+def _wait_factor(rho, workers, scv, k=_K):
     """Return K: how far the renewal argument's conditional wait is above simulation, fitted."""
     scv, idle = np.minimum(scv, 5.0), 1 - rho
-    wide, more, root = np.maximum(workers - _K[2], 0.0) * idle, (workers - 1) * idle, np.sqrt(workers) * idle
-    long = _K[0] * scv * wide / (1 + wide / _K[1])
-    even = _K[3] * np.exp(-_K[4] * scv) * more / (1 + more / _K[5])
-    few = _K[6] * np.exp(-_K[7] * scv) * (1 - 1 / workers) ** _K[8] * root / (1 + (root / _K[9]) ** 2)
+    wide, more, root = np.maximum(workers - k[2], 0.0) * idle, (workers - 1) * idle, np.sqrt(workers) * idle
+    long = k[0] * scv * wide / (1 + wide / k[1])
+    even = k[3] * np.exp(-k[4] * scv) * more / (1 + more / k[5])
+    few = k[6] * np.exp(-k[7] * scv) * (1 - 1 / workers) ** k[8] * root / (1 + (root / k[9]) ** 2)
     return np.exp(long - even + few)
 
 
