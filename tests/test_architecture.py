@@ -11,7 +11,8 @@ FLOORS = [
     {"sensitivity", "timeline"}, {"decide"}, {"views", "questions"}, {"panels", "report"}, {"batch"}, {"cli"},
 ]
 MODEL_RUNGS = [
-    {"roofline", "collectives", "expert_parallel", "interconnect", "power", "cooling", "reliability", "stragglers", "storage", "cost", "queueing"},
+    {"roofline", "collectives", "expert_parallel", "interconnect", "power", "cooling", "reliability", "stragglers", "storage", "cost", "queueing",
+     "sessions"},
     {"transformer"}, {"residency", "fabric"}, {"serving", "training"}, {"rl"},
 ]
 MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p.stat().st_size)
