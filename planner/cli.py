@@ -116,6 +116,7 @@ def _batch(args) -> int:
 
 def _fabric(args) -> int:
     from planner.facts.catalog import system
+    from planner.plan.answer import exact
     from planner.plan.fabric import choose, fabric_answers
     from planner.plan.text import line
     from planner.scenario import parse_fabric
@@ -124,19 +125,31 @@ def _fabric(args) -> int:
     given = parse_fabric({"nics_per_gpu": args.nics, "lanes": args.lanes, "planes": args.planes, "tiers": args.tiers, "rails": args.rails,
                           "rails_per_gpu": args.rails_per_gpu, "switch": args.switch, "oversubscription": args.oversubscription,
                           "spare_ports": args.spare_ports, "grow_to_gpus": args.grow_to})
+    if args.nics is not None and given.lanes and args.nics * int(given.lanes.split("x")[0]) != choose(rack, 1, given).made.ports_per_gpu:
+        raise InputError("--nics", args.nics, f"must fit the lanes {given.lanes} and the {rack.nics_per_gpu} NICs of {rack.label}")
     gpus = args.gpus if args.gpus is not None else args.racks * rack.gpus
+    if args.grow_to is not None and args.grow_to < gpus:
+        raise InputError("--grow-to", args.grow_to, f"must be at least the {gpus:,} GPUs of day one")
+    if args.wiring is not None:
+        from planner.report.wiring import check_place
+
+        check_place(args.wiring)
     answers, parts = fabric_answers(rack, gpus, given, 0)
-    _say(f"{gpus:,} GPUs of {rack.label}")
+    racks = -(-gpus // rack.gpus)
+    unused = f", {racks * rack.gpus - gpus} of their GPUs without a link" if gpus % rack.gpus else ""
+    _say(f"{gpus:,} GPUs of {rack.label}: {racks:,} rack{'s' * (racks > 1)} of {rack.gpus}{unused}")
     for item in answers.values():
         _say(line(item))
+    half = choose(rack, gpus, given).made.bisection_bytes_per_s
+    _say(line(exact("fabric_bisection", half / 1e12, "TB/s", basis="one direction between two halves of each rail's GPUs, all rails")))
     for part, watts in parts.items():
         _say(f"    {part:26} {watts / 1e3:,.4g} kW")
     from planner.plan.cabling import cables
 
     for kind in cables(choose(rack, gpus, given), rack):
         _say(f"    {kind['layer']:10} {kind['media']:18} {kind['cables']:>12,} cables, {kind['shortest_m']:.0f} to {kind['longest_m']:.0f} m "
-             "in an assumed hall")
-    if args.wiring:
+             "in an assumed hall" + (f"; {kind['too_long']:,} past the longest reach offered" if kind["too_long"] else ""))
+    if args.wiring is not None:
         from planner.report.wiring import write_wiring
 
         _say(f"{write_wiring(choose(rack, gpus, given), rack, args.wiring):,} cables written to {args.wiring}")
@@ -145,8 +158,10 @@ def _fabric(args) -> int:
 
 def _calibrate(args) -> int:
     from planner.calibration import collectives, grades, power, residency, table
+    from planner.calibration.serving import constants as serving
 
-    for area, fit in (("residency", residency.fit), ("collectives", collectives.fit), ("power", power.fit), ("grades", grades.fit)):
+    areas = {"residency": residency.fit, "collectives": collectives.fit, "power": power.fit, "grades": grades.fit, "serving": serving.fit}
+    for area, fit in areas.items():
         rows = fit()
         table.write(area, rows)
         for row in rows:
@@ -173,9 +188,18 @@ def _workers(text: str) -> int:
     return int(text)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says one line a fault, as the rest of the planner does, instead of the whole usage."""
+
+    def error(self, message: str):
+        """Print the fault and end with the exit code of bad input."""
+        sys.stderr.write(f"{message} (see {self.prog} --help)\n")
+        raise SystemExit(BAD_INPUT)
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; each sets `run`, a function of the parsed arguments that returns the exit code."""
-    top = argparse.ArgumentParser(prog="planner", description="Capacity planning for rack-scale AI clusters.",
+    top = _Parser(prog="planner", description="Capacity planning for rack-scale AI clusters.",
                                   epilog="Exit codes: 0 a plan; 3 the input is right and no plan exists; 2 bad input; 1 a fault of ours.")
     top.add_argument("--version", action="version", version=f"planner {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -52,6 +53,15 @@ def reduce_runs() -> tuple[Run, ...]:
     return tuple(found)
 
 
+STEPS = {  # the low-latency protocol, which small messages take
+    "ring_latency_seconds": ("NCCL model baseLatency", "base_ring_LL"),
+    "tree_latency_seconds": ("NCCL model baseLatency", "base_tree_LL"),
+    "link_hop_seconds": ("NCCL model hwLatency NVLINK", "alpha_ring_LL"),
+    "ring_hop_seconds": ("NCCL model hwLatency NET", "alpha_ring_LL"),
+    "tree_hop_seconds": ("NCCL model hwLatency NET", "alpha_tree_LL"),
+}
+
+
 @cache
 def _given() -> dict[str, float]:
     """Return the constants that are inputs, not fitted: the library's own latencies, and a NIC's share of line rate in a quiet all-to-all."""
@@ -59,8 +69,15 @@ def _given() -> dict[str, float]:
     return {
         "rail_fraction": float(rows["Spectrum-X quiet all-to-all 400G", "all_to_all"]["algbw"]) / NIC_LINE_GB_S,
         "network_latency_seconds": float(rows["NCCL model hwLatency NET NVLSTree", "alpha_Simple"]["latency_us"]) * 1e-6,
-        "ring_latency_seconds": float(rows["NCCL model baseLatency", "base_ring_Simple"]["latency_us"]) * 1e-6,
+        **{name: float(rows[row]["latency_us"]) * 1e-6 for name, row in STEPS.items()},
     }
+
+
+@cache
+def point_to_point_fraction() -> float:
+    """Return the share of NVLink's line rate that one GPU reaches to another [1]: the one measured run, with the line it names in its note."""
+    row = next(r for r in table("collectives.csv") if r["op"] == "p2p" and "nvbandwidth" in r["system"])
+    return float(row["busbw"]) / float(re.search(r"line (\d+)", row["note"])[1])
 
 
 def _reduce_efficiency(x) -> model.Efficiency:

@@ -19,8 +19,10 @@ class Efficiency:
 
     in_switch_fraction [1] of NVLink that in-switch reduction reaches per hardware generation's own factor; ring_fraction [1] of NVLink;
     network_fraction [1] of the hierarchical bound; rail_fraction [1] of a NIC on a ring; ramp_seconds [s] per rank and ramp_power [1] of the
-    message-size ramp; latency_seconds and network_latency_seconds [s] of small messages; blend [1] between latency and bandwidth;
-    one_step_latency_seconds [s] of kernels that read every rank's memory in one step.
+    message-size ramp; latency_seconds [s] of an empty in-switch reduction and network_latency_seconds [s] of each doubling of its domains;
+    blend [1] between latency and bandwidth; one_step_latency_seconds [s] of kernels that read every rank's memory in one step. Rings and trees:
+    ring_latency_seconds and tree_latency_seconds [s] to start, and per step over NVLink (link_hop_seconds) and over the network
+    (ring_hop_seconds, tree_hop_seconds) [s].
     """
 
     in_switch_fraction: float
@@ -32,12 +34,21 @@ class Efficiency:
     latency_seconds: float
     network_latency_seconds: float
     ring_latency_seconds: float
+    tree_latency_seconds: float
+    link_hop_seconds: float
+    ring_hop_seconds: float
+    tree_hop_seconds: float
     blend: float
     one_step_latency_seconds: float
 
     def __post_init__(self):
         for name in self.__dataclass_fields__:
             positive(f"efficiency.{name}", getattr(self, name))
+
+
+def _whole(ranks: int, domain: int) -> str:
+    below = ranks // domain * domain
+    return f"must be whole domains of {domain} (nearest: {below:,} or {below + domain:,}): name ranks_per_domain where fewer take part"
 
 
 def bus_factor(op: str, ranks):
@@ -111,7 +122,7 @@ def all_reduce_caps_bytes_per_s(ranks: int, domain_ranks: int, nvlink_bytes_per_
     n, d = int(count("ranks", ranks, 2)), int(count("ranks_per_domain", domain_ranks))
     d = min(d, n)
     if n % d:
-        raise InputError("ranks", n, f"must be whole domains of {d}: name ranks_per_domain where fewer take part")
+        raise InputError("ranks", n, _whole(n, d))
     link = positive("nvlink_bytes_per_s", nvlink_bytes_per_s)
     inside = e.in_switch_fraction * fraction("generation_fraction", generation_fraction, zero=False) * bus_factor("all_reduce", n)
     share = {"in_switch": inside, "one_step": e.ring_fraction * 2 / n}.get(algorithm, e.ring_fraction)  # one step: every rank reads all others
@@ -124,12 +135,26 @@ def all_reduce_caps_bytes_per_s(ranks: int, domain_ranks: int, nvlink_bytes_per_
     return caps
 
 
-def _start_seconds(algorithm: str, across: bool, e: Efficiency) -> float:
-    """Return the time of an empty all-reduce; one-step kernels stay inside a domain."""
-    if algorithm == "one_step" and across:
-        raise InputError("algorithm", algorithm, "works inside one NVLink domain: use in_switch, ring or tree")
-    inside = {"in_switch": e.latency_seconds, "one_step": e.one_step_latency_seconds}.get(algorithm, e.ring_latency_seconds)
-    return inside + (e.network_latency_seconds if across and algorithm == "in_switch" else 0.0)
+def start_seconds(algorithm: str, ranks: int, domain_ranks: int, e: Efficiency) -> float:
+    """Return the time of an empty all-reduce, by the steps that follow one another.
+
+    In-switch: one reduction, and a doubling of domains adds a step of a tree between them; ring: 2 (n - N) steps inside N domains and 2 (N - 1)
+    between them; tree: 2 (d - 1) inside a domain of d and 2 log2 N between. Parameters: algorithm, one of `ALGORITHMS`; ranks n [1];
+    domain_ranks [1]; e. Returns: time [s]. Raises: InputError for one-step kernels past one domain. Validity: whole domains; steps of the
+    library's low-latency protocol. Error: 47 us measured on 2 domains (6 % of it); no run with more domains at small sizes. Source: NCCL's own
+    latency constants in data/collectives.csv; the in-switch start is fitted.
+    """
+    n, d = int(count("ranks", ranks, 2)), min(int(count("domain_ranks", domain_ranks)), int(ranks))
+    domains = n // d
+    if algorithm == "one_step":
+        if domains > 1:
+            raise InputError("algorithm", algorithm, "works inside one NVLink domain: use in_switch, ring or tree")
+        return e.one_step_latency_seconds
+    if algorithm == "in_switch":
+        return float(e.latency_seconds + e.network_latency_seconds * np.log2(domains))
+    if algorithm == "tree":
+        return float(e.tree_latency_seconds + 2 * (d - 1) * e.link_hop_seconds + 2 * np.log2(domains) * e.tree_hop_seconds)
+    return float(e.ring_latency_seconds + 2 * (n - domains) * e.link_hop_seconds + 2 * (domains - 1) * e.ring_hop_seconds)
 
 
 def all_reduce_seconds(message_bytes, ranks: int, domain_ranks: int, nvlink_bytes_per_s: float, nic_bytes_per_s: float | None, algorithm: str,
@@ -148,7 +173,7 @@ def all_reduce_seconds(message_bytes, ranks: int, domain_ranks: int, nvlink_byte
     half = e.ramp_seconds * nvlink_bytes_per_s * d * (1 + np.log2(n // d))
     chunked = 0.0 if algorithm == "one_step" else (half / size) ** e.ramp_power
     bandwidth = min(caps.values()) / (1 + chunked)
-    start = _start_seconds(algorithm, n > d, e)
+    start = start_seconds(algorithm, n, d, e)
     moved = collective_seconds("all_reduce", size, n, bandwidth)
     most = np.maximum(moved, start)  # taken out of the powers, which a sharp blend would overflow
     return (most * ((moved / most) ** e.blend + (start / most) ** e.blend) ** (1 / e.blend))[()]
@@ -164,7 +189,61 @@ def limiting_resource(message_bytes: float, ranks: int, domain_ranks: int, nvlin
     caps = all_reduce_caps_bytes_per_s(ranks, domain_ranks, nvlink_bytes_per_s, nic_bytes_per_s, algorithm, generation_fraction, e)
     total = float(all_reduce_seconds(message_bytes, ranks, domain_ranks, nvlink_bytes_per_s, nic_bytes_per_s, algorithm, generation_fraction, e))
     ideal = float(collective_seconds("all_reduce", message_bytes, ranks, min(caps.values())))
-    start = _start_seconds(algorithm, ranks > domain_ranks, e)
+    start = start_seconds(algorithm, ranks, domain_ranks, e)
     if start > 0.5 * total:
         return "latency"
     return min(caps, key=caps.get) if ideal > 0.6 * total else "message size (software)"
+
+
+def line_rate_bytes_per_s(op: str, ranks: int, domain_ranks: int, nvlink_bytes_per_s: float, nic_bytes_per_s: float | None) -> dict[str, float]:
+    """Return the bus bandwidth of an operation other than all-reduce at which each resource is full: nothing measured can be above the least of them.
+
+    Parameters: op of `OPS`; ranks n [1]; domain_ranks d [1]; nvlink_bytes_per_s and nic_bytes_per_s [B/s] one direction of one GPU.
+    Returns: dict resource -> [B/s]: `in-rack cap`, and past one domain `NIC`: B for point to point, B (n-1)/(n-d) for an all-to-all (what stays
+    inside needs no NIC), B d for gathers, scatters and broadcasts over every rail. Raises: InputError, also for ranks that do not fill whole domains
+    where the operation joins all of them, or a NIC rate that is missing.
+    Validity: whole domains, every rail used. Error: exact bound. Source: counting bytes on the lines.
+    """
+    bus_factor(op, ranks)
+    n = int(ranks)
+    d = min(int(count("ranks_per_domain", domain_ranks)), n)
+    link = float(positive("nvlink_bytes_per_s", nvlink_bytes_per_s))
+    if n == d:
+        return {"in-rack cap": link}
+    if op != "p2p" and n % d:
+        raise InputError("ranks", n, _whole(n, d))
+    if nic_bytes_per_s is None:
+        raise InputError("nic_bytes_per_s", None, "must be given for more than one domain")
+    nic = float(positive("nic_bytes_per_s", nic_bytes_per_s))
+    if op == "p2p":
+        return {"NIC": nic}
+    return {"in-rack cap": link, "NIC": nic * ((n - 1) / (n - d) if op == "all_to_all" else d)}
+
+
+def direct_seconds(op: str, message_bytes, ranks: int, domain_ranks: int, nvlink_bytes_per_s: float, nic_bytes_per_s: float | None,
+                   link_fraction: float, e: Efficiency):
+    """Return the time of any operation but an all-reduce, and what sets it: latency, the in-rack cap or the NIC.
+
+    The blend of `all_reduce_seconds` with the caps of `line_rate_bytes_per_s` times their efficiencies: link_fraction of NVLink for point to point,
+    the ring's for the rest, the rail's of a NIC. Steps: n - N inside and N - 1 between domains for gathers, scatters and broadcasts, one otherwise.
+    Parameters: op; message_bytes S [B], scalar or array; the rest as `line_rate_bytes_per_s`; link_fraction [1]; e.
+    Returns: (time [s], limit as text), shapes of message_bytes. Raises: InputError.
+    Validity: a bound with the all-reduce's efficiencies, none of it fitted to these operations. Error: two published rates that it did not see are
+    4.6 % (64 nodes, the slowest of a hundred pairs) and 7 % (42,000 GPUs) below it. Source: data/collectives.csv; constants of the all-reduce.
+    """
+    full = line_rate_bytes_per_s(op, ranks, domain_ranks, nvlink_bytes_per_s, nic_bytes_per_s)
+    inside = link_fraction if op == "p2p" else e.ring_fraction
+    caps = {"in-rack cap": inside, "NIC": e.rail_fraction}
+    caps = {name: rate * caps[name] for name, rate in full.items()}
+    n, d = int(ranks), min(int(domain_ranks), int(ranks))
+    size, domains = positive("message_bytes", message_bytes), -(-n // d)
+    chained = op in ("all_gather", "reduce_scatter", "broadcast")
+    steps = (n - domains, domains - 1) if chained else (int(domains == 1), int(domains > 1))
+    start = e.ring_latency_seconds + steps[0] * e.link_hop_seconds + steps[1] * e.ring_hop_seconds
+    limit = min(caps, key=caps.get)
+    rank_rate = nvlink_bytes_per_s if "in-rack cap" in full else full["NIC"]  # between domains alone, no message waits for NVLink
+    half = e.ramp_seconds * rank_rate * (d if chained or op == "all_to_all" else 1)
+    moved = collective_seconds(op, size, n, caps[limit] / (1 + (half / size) ** e.ramp_power))
+    most = np.maximum(moved, start)
+    total = most * ((moved / most) ** e.blend + (start / most) ** e.blend) ** (1 / e.blend)
+    return total[()], np.where(start > 0.5 * total, "latency", limit)[()]

@@ -62,22 +62,25 @@ def nics_per_gpu(choice: Choice) -> int:
 
 
 def cables(choice: Choice, rack: Rack) -> list[dict]:
-    """Return cables by layer and medium: layer, media, cables [1], shortest and longest [m], modules [1] of 800G at their ends.
+    """Return cables by layer and medium: layer, media, cables [1], shortest and longest [m], modules [1] of 800G at their ends, too_long [1].
 
-    Lengths are walks in an assumed hall, so the split between media is an assumption; the counts by layer are exact.
+    Lengths are walks in an assumed hall, so the split between media is an assumption; the counts by layer are exact. too_long are those past the
+    longest reach offered. The planes of a rail are alike, so one is measured and counted as many times.
     """
     offered, found = media(choice.switch), {}
     share = choice.port_bytes_per_s / MODULE_BYTES_PER_S
-    for batch in batches(choice.made, floor_of(rack, nics_per_gpu(choice))):
+    for batch in batches(choice.made, floor_of(rack, nics_per_gpu(choice)), planes=1):
         if not len(batch):
             continue
         kind = medium_of(choice.switch, batch.length_m)
         for place in np.unique(kind):
             lengths = batch.length_m[kind == place]
             row = found.setdefault((LAYERS.index(batch.layer), int(place)), {"layer": batch.layer, "media": offered[place].name, "cables": 0,
-                                                                           "shortest_m": np.inf, "longest_m": 0.0, "modules": 0.0})
-            row["cables"] += len(lengths)
+                                                                           "shortest_m": np.inf, "longest_m": 0.0, "modules": 0.0, "too_long": 0})
+            many = len(lengths) * choice.made.planes
+            row["cables"] += many
             row["shortest_m"] = min(row["shortest_m"], float(lengths.min()))
             row["longest_m"] = max(row["longest_m"], float(lengths.max()))
-            row["modules"] += 2 * len(lengths) * share if offered[place].optical else 0.0
+            row["modules"] += 2 * many * share if offered[place].optical else 0.0
+            row["too_long"] += int((lengths > offered[place].reach_m).sum()) * choice.made.planes
     return [found[key] for key in sorted(found)]

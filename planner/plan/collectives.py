@@ -20,7 +20,7 @@ from planner.plan.inputs import number
 GENERATION_FRACTION = {"hopper": "nvlsEfficiency Hopper", "blackwell": "nvlsEfficiency Blackwell"}
 MOST_RANKS = {"all_reduce": 144, "expert": 64}
 SMALL_BATCH = 512  # tokens a rank up to which engines take the low-latency kernels
-P2P_FRACTION = 770 / 900  # data/collectives.csv, nvbandwidth on GB200
+MEASURED_BYTES, MEASURED_TOKENS = (4.0, 2.0**34), (128, 8192)  # smallest and largest that a run measured
 
 
 @dataclass(frozen=True)
@@ -88,21 +88,23 @@ def _algorithm(inputs: Mapping, wires: Wires) -> str:
     return chosen
 
 
-def _widened(value: float, kind: str, ranks: int, fitted: bool, *, rate: bool = False) -> dict:
+def _widened(value: float, kind: str, ranks: int, fitted: bool, *, rate: bool = False, size: tuple = ()) -> dict:
     """Return low, high, how, grade and note of a time, or of a rate: wider and `extrapolated` where nothing was fitted.
 
-    The calibrated factors are measured over predicted time, so a rate takes their inverses.
+    The calibrated factors are measured over predicted time, so a rate takes their inverses. size: (value, smallest, largest measured, unit).
     """
     factor = constant("collectives", "time_factor", kind)
     most = MOST_RANKS["expert" if kind == "expert" else "all_reduce"]
-    past = ranks > most
-    wide = 2.0 if past else 1.0 if fitted else 1.5
+    past, odd = ranks > most, bool(size) and not size[1] <= size[0] <= size[2]
+    wide = 2.0 if past else 1.0 if fitted and not odd else 1.5
     short, long = min(1.0, factor.low**wide), max(1.0, factor.high**wide) * (2.0 if past else 1.0)
-    note = f"not validated past {most} ranks: software can halve a large ring or tree" if past else ""
+    said = [f"not validated past {most} ranks: software can halve a large ring or tree"] if past else []
+    said += [f"not validated outside {size[1]:,.0f} to {size[2]:,.0f} {size[3]}"] if odd else []
+    note = "; ".join(said)
     return {
         "low": value / long if rate else value * short,
         "high": value / short if rate else value * long,
-        "how": "modelled" if fitted and not past else "extrapolated",
+        "how": "modelled" if fitted and not past and not odd else "extrapolated",
         "grade": "C",
         "note": note,
     }
@@ -114,16 +116,20 @@ def busbw(inputs: dict) -> Answer:
     ranks = int(number(inputs, "ranks", low=2, high=1e7, whole=True))
     size = number(inputs, "message_bytes", low=1, high=1e14)
     usual = wires.usable if ranks > wires.domain and ranks % wires.domain and wires.usable and ranks % wires.usable == 0 else wires.domain
-    domain = int(number(inputs, "ranks_per_domain", low=1, high=1e6, whole=True, default=min(usual, ranks)))
+    domain = int(number(inputs, "ranks_per_domain", low=1, high=wires.domain, whole=True, default=min(usual, ranks)))
+    measured = (size, *MEASURED_BYTES, "bytes")
     if op == "all_reduce":
         algorithm = _algorithm(inputs, wires)
         given = (size, ranks, domain, wires.nvlink, wires.nic, algorithm, wires.generation, calibrated.reduce_efficiency())
         value = float(model.busbw_bytes_per_s(op, size, ranks, model.all_reduce_seconds(*given)))
         scope = "one_step" if algorithm == "one_step" else "all_reduce"
-        more, limit = _widened(value, scope, ranks, wires.fitted, rate=True), model.limiting_resource(*given)
+        more, limit = _widened(value, scope, ranks, wires.fitted, rate=True, size=measured), model.limiting_resource(*given)
     else:
-        value, limit = _other(op, ranks, domain, wires, size)
-        more = _widened(value, "all_reduce", ranks, False, rate=True)
+        e, links = calibrated.reduce_efficiency(), (ranks, domain, wires.nvlink, wires.nic)
+        seconds, limit = model.direct_seconds(op, size, *links, calibrated.point_to_point_fraction(), e)
+        value, limit = float(model.busbw_bytes_per_s(op, size, ranks, float(seconds))), str(limit)
+        more = _widened(value, "all_reduce", ranks, False, rate=True, size=measured)
+        more["high"] = min(more["high"], *model.line_rate_bytes_per_s(op, *links).values())  # no line carries more than it has
         more["note"] = "; ".join(n for n in (more["note"], "only all-reduce is fitted") if n)
     return Answer(
         "busbw",
@@ -135,26 +141,6 @@ def busbw(inputs: dict) -> Answer:
     )
 
 
-def _other(op: str, ranks: int, domain: int, wires: Wires, size: float) -> tuple[float, str]:
-    e = calibrated.reduce_efficiency()
-    model.bus_factor(op, ranks)
-    across = ranks > domain
-    if across and wires.nic is None:
-        raise InputError("system", op, "needs a scale-out link, which is not published for this system")
-    if op == "p2p":
-        cap, limit = (wires.nic * e.rail_fraction, "NIC") if across else (wires.nvlink * P2P_FRACTION, "in-rack cap")
-    elif op == "all_to_all" and across:
-        cap, limit = wires.nic * e.rail_fraction * (ranks - 1) / (ranks - domain), "NIC"
-    elif across:
-        cap, limit = min((wires.nvlink * e.ring_fraction, "in-rack cap"), (wires.nic * domain * e.rail_fraction, "NIC"))
-    else:
-        cap, limit = wires.nvlink * e.ring_fraction, "in-rack cap"
-    half = e.ramp_seconds * wires.nvlink * min(domain, ranks)
-    seconds = float(model.collective_seconds(op, size, ranks, cap / (1 + (half / size) ** e.ramp_power)))
-    total = (seconds**e.blend + e.ring_latency_seconds**e.blend) ** (1 / e.blend)
-    return float(model.busbw_bytes_per_s(op, size, ranks, total)), "latency" if e.ring_latency_seconds > 0.5 * total else limit
-
-
 def _exchange(inputs: dict, name: str) -> Answer:
     wires = _wires(inputs)
     ep = int(number(inputs, "ep", low=2, high=1e6, whole=True))
@@ -162,7 +148,7 @@ def _exchange(inputs: dict, name: str) -> Answer:
     wire = number_format(inputs["format"])
     width = expert_calibrated.FORMATS.get(wire.name, wire.bits / 8)
     token = number(inputs, "hidden", low=1, high=1e6) * width
-    domain = int(number(inputs, "ranks_per_domain", low=1, high=1e6, whole=True, default=wires.domain))
+    domain = int(number(inputs, "ranks_per_domain", low=1, high=wires.domain, whole=True, default=wires.domain))
     quick = inputs.get("low_latency")
     if quick is not None and not isinstance(quick, bool):
         raise InputError("low_latency", quick, "must be true or false")
@@ -176,7 +162,7 @@ def _exchange(inputs: dict, name: str) -> Answer:
     seconds, limit = expert.exchange_seconds(tokens, what, wires.nvlink, wires.nic, expert_calibrated.efficiency()[kind],
                                              inputs.get("through_api") is True)
     seconds = float(seconds)
-    more = _widened(seconds, "expert", ep, wires.fitted)
+    more = _widened(seconds, "expert", ep, wires.fitted, size=(tokens, *MEASURED_TOKENS, "tokens"))
     if wire.name not in expert_calibrated.FORMATS:
         more["how"], more["note"] = "extrapolated", "; ".join(n for n in (more["note"], f"no run measured {wire.name}") if n)
     moved, crossing = tokens * token / 1e6, "NICs" if what.domains > 1 else "NVLink"

@@ -39,6 +39,11 @@ def _ports(rack: Rack, given: FabricIn) -> tuple[int, float, str]:
         raise Infeasible("facts", f"{rack.name} has no published scale-out link: the fabric is not available")
     total = rack.nic.bytes_per_s * rack.nics_per_gpu
     tried = list(dict.fromkeys((given.nics_per_gpu or rack.nics_per_gpu, rack.nics_per_gpu)))
+    if given.lanes is None:
+        tried = tried[:1]
+        speed = total / tried[0] * 8 / 1e9
+        if abs(speed - round(speed)) > 1e-6:
+            raise InputError("fabric.nics_per_gpu", tried[0], f"must split the {total * 8 / 1e9:,.0f} Gb/s of {rack.name} into whole Gb/s")
     for nics in tried:  # one [fabric] serves several systems: a system with other NICs keeps its own number of them
         lanes = given.lanes or f"1x{round(total / nics * 8 / 1e9)}G"
         found = re.fullmatch(r"([1248])x(\d+)G", lanes)
@@ -54,8 +59,35 @@ def choose(rack: Rack, gpus: int, given: FabricIn) -> Choice:
 
     Parameters: rack; gpus [1]; given, the scenario's fabric: absent values are the catalogue's NICs, one lane, one plane, the fewest tiers. Rails are
     the tray positions. Returns: Choice. Raises: InputError for lanes that contradict the NIC, or planes that do not divide the ports;
-    Infeasible (fabric) past the ceiling of the tiers.
+    Infeasible (fabric) past the ceiling of the tiers, naming the nearest lane split, planes and tiers that hold the GPUs.
     """
+    try:
+        return _choice(rack, gpus, given)
+    except Infeasible as error:
+        near = nearest(rack, gpus, given)
+        steps = [f"nearest that holds them: {near}"] if near else []
+        raise Infeasible(error.cause, error.limit, "; ".join([*steps, error.next_step])) from None
+
+
+def nearest(rack: Rack, gpus: int, given: FabricIn) -> str:
+    """Return the lanes, planes and tiers nearest to what was given that hold the GPUs, in words: same tiers first; empty where none does."""
+    if rack.nic is None:
+        return ""
+    each = round(rack.nic.bytes_per_s * 8 / 1e9)
+    for tiers in dict.fromkeys((given.tiers, 2, 3)):
+        for lanes in dict.fromkeys((given.lanes, *(f"{n}x{each // n}G" for n in (1, 2, 4, 8)))):
+            for planes in dict.fromkeys((given.planes or 1, 1, 2, 4, 8, 16)):
+                tried = given.model_copy(update={"lanes": lanes, "planes": planes, "tiers": tiers})
+                try:
+                    made = _choice(rack, gpus, tried)
+                except (Infeasible, InputError):
+                    continue
+                count = made.made.planes
+                return f"lanes {made.lanes} over {count} plane{'s' * (count > 1)} in {made.made.net.tiers} tiers"
+    return ""
+
+
+def _choice(rack: Rack, gpus: int, given: FabricIn) -> Choice:
     ports, speed, lanes = _ports(rack, given)
     switch = catalog.switch(given.switch or (LARGE if rack.accelerator.generation == "rubin" else SMALL))
     radix = switch.ports.get(f"{round(speed * 8 / 1e9)}G")
@@ -90,6 +122,12 @@ def switch_power(switch: Switch) -> str:
     return POWER_51T if capacity == 51.2 else POWER_102T
 
 
+def _own_nics(rack: Rack, given: FabricIn, ports: int, lanes: str) -> str:
+    """Return what to say where one [fabric] names NICs that this system does not have."""
+    used = ports // int(lanes.split("x")[0])
+    return f"{rack.name} keeps its own {used} a GPU: {given.nics_per_gpu} do not fit {lanes}" if given.nics_per_gpu not in (None, used) else ""
+
+
 def _range(item: Claim, how: str = "assumed") -> Range:
     return Range(item.base_value, *item.base_range, item.grade, how, (item.id,))
 
@@ -117,7 +155,8 @@ def fabric_answers(rack: Rack, gpus: int, given: FabricIn, seed: int, survive: t
     found = {f"fabric_{n}": exact(f"fabric_{n}", float(counts[n]), "switches", basis=shape) for n in ("leaf", "spine", "core") if counts[n]}
     lit, apart = f"{optics:,.0f} modules of 800G", "host cables and NICs not counted"
     found |= {
-        "fabric_links": exact("fabric_links", float(counts["links"]), "links", basis=f"{shape}; host, leaf-spine and spine-core"),
+        "fabric_links": exact("fabric_links", float(counts["links"]), "links", basis=f"{shape}; host, leaf-spine and spine-core",
+                              note=_own_nics(rack, given, made.ports_per_gpu, choice.lanes)),
         "fabric_power": answer("fabric_power", watts / 1e3, "kW", power, basis="IT: switches and optics, all ports lit", note=lit),
         "fabric_cost": answer("fabric_cost", cost / 1e6, "MUSD", price, basis="switches and links between them, capital", note=apart),
         "fabric_growth": exact("fabric_growth", float(grown.gpus), "GPUs", basis="without moving a cable", note=grown.ends),

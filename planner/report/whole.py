@@ -13,11 +13,11 @@ from planner.facts.files import regular
 
 
 @contextmanager
-def whole_file(path: str | Path, field: str) -> Iterator[Path]:
+def whole_file(path: str | Path, field: str, keep: bool = True) -> Iterator[Path]:
     """Yield a path to write to; what was written there becomes the file at `path` when the block ends well.
 
-    Parameters: path; field, what the user calls it, for messages. Raises: InputError for a place that cannot be written, a symbolic link, or what
-    is there and no regular file (a folder, a device).
+    Parameters: path; field, what the user calls it, for messages; keep, False to try the place and leave nothing. Raises: InputError for a place
+    that cannot be written, a symbolic link, or what is there and no regular file (a folder, a device).
     """
     target, stage = Path(path), None
     try:
@@ -28,8 +28,9 @@ def whole_file(path: str | Path, field: str) -> Iterator[Path]:
         handle, stage = tempfile.mkstemp(prefix=f".{target.name[:100]}-", dir=target.parent)
         os.close(handle)
         yield Path(stage)
-        os.chmod(stage, 0o644)
-        os.replace(stage, target)
+        if keep:
+            os.chmod(stage, 0o644)
+            os.replace(stage, target)
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise

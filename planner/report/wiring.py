@@ -58,6 +58,15 @@ def tables(choice: Choice, rack: Rack) -> Iterator[dict]:
             yield _columns(batch, rack, choice)
 
 
+def check_place(path: str | Path) -> Path:
+    """Return `path` as a place that a wiring plan can be written to, before hours of work go into it. Raises: InputError."""
+    target = Path(path)
+    if target.suffix not in (".parquet", ".csv"):
+        raise InputError("--wiring", str(path), "must end in .parquet or .csv")
+    with whole_file(target, "--wiring", keep=False):
+        return target
+
+
 def write_wiring(choice: Choice, rack: Rack, path: str | Path) -> int:
     """Write every cable to `path` (.parquet or .csv), whole or not at all. Returns the number of cables.
 
@@ -67,9 +76,7 @@ def write_wiring(choice: Choice, rack: Rack, path: str | Path) -> int:
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
 
-    target = Path(path)
-    if target.suffix not in (".parquet", ".csv"):
-        raise InputError("--wiring", str(path), "must end in .parquet or .csv")
+    target = check_place(path)
     written, writer = 0, None
     with whole_file(target, "--wiring") as stage:
         for columns in tables(choice, rack):

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from planner.errors import Infeasible, InputError, InputErrors
 from planner.facts.catalog import system
 from planner.facts.evidence import claim
+from planner.facts.files import table
 from planner.models.fabric.design import Design, design, max_endpoints
 from planner.models.fabric.failures import remaining
 from planner.models.fabric.growth import growth
@@ -208,8 +209,8 @@ def choices_table(name: str, racks: int) -> pd.DataFrame:
 
 def choices_takeaway(name: str, racks: int) -> str:
     """Return the cheapest choice and the one that loses least by a leaf, in one line."""
-    table = choices_table(name, racks).reset_index(names="Lanes")
-    cheap, safe = table.loc[table["MUSD (P)"].idxmin()], table.sort_values(["Left, 1 leaf", "MUSD (P)"], ascending=[False, True]).iloc[0]
+    every = choices_table(name, racks).reset_index(names="Lanes")
+    cheap, safe = every.loc[every["MUSD (P)"].idxmin()], every.sort_values(["Left, 1 leaf", "MUSD (P)"], ascending=[False, True]).iloc[0]
 
     def words(row: pd.Series) -> str:
         return (
@@ -225,7 +226,7 @@ def cables_table(name: str, racks: int, lanes: str, planes: int) -> pd.DataFrame
     rack = _rack(name)
     rows = cables(choose(rack, int(racks) * rack.gpus, parse_fabric({"lanes": lanes, "planes": planes})), rack)
     frame = pd.DataFrame(rows).rename(columns={"layer": "Layer", "media": "Media", "cables": "Cables", "shortest_m": "From m", "longest_m": "To m",
-                                               "modules": "800G modules"})
+                                               "modules": "800G modules", "too_long": "Past every reach"})
     return frame.set_index("Layer").rename_axis(None).round(1)
 
 
@@ -255,5 +256,24 @@ def design_takeaway(name: str, racks: int, lanes: str, planes: int) -> str:
         f"{int(racks)} racks: {choice.made.rails} rails x {choice.made.planes} planes, {net.tiers} tiers of {choice.switch.name}: "
         f"{counts['leaf']:,} leaves, {counts['spine']:,} spines, {counts['core']:,} cores, {counts['links']:,} cables, "
         f"{counts['ports_dark']:,} ports dark, {'non-blocking' if net.nonblocking else 'oversubscribed'}, "
-        f"{choice.made.disjoint_paths} disjoint paths between two GPUs of a rail"
+        f"{choice.made.disjoint_paths} disjoint paths between two GPUs of a rail, "
+        f"{digits(choice.made.bisection_bytes_per_s / 1e12)} TB/s one way between two halves of every rail"
     )
+
+
+def effort_figure() -> go.Figure:
+    """Return what every cable of a two-tier, 8-plane fabric costs to write, as measured: seconds and peak memory against GPUs, and their power.
+
+    The rows of data/fabric_scaling.csv were measured once, on a shared machine of two cores; the limits are 20 s and 2 GB at 131,072 GPUs.
+    """
+    rows = table("fabric_scaling.csv")
+    gpus, seconds, peak = (np.array([float(r[name]) for r in rows]) for name in ("gpus", "seconds", "peak_bytes"))
+    power = float(np.polyfit(np.log(gpus[-5:]), np.log(seconds[-5:]), 1)[0])
+    figure = go.Figure()
+    figure.add_scatter(x=gpus, y=seconds, mode="lines+markers", name="seconds", line={"color": COLOURS[0]})
+    figure.add_scatter(x=gpus, y=seconds[-1] * gpus / gpus[-1], mode="lines", name="linear in GPUs", line={"color": COLOURS[6], "dash": "dot"})
+    figure.add_scatter(x=gpus, y=peak / 1e9, mode="lines+markers", name="peak memory, GB", line={"color": COLOURS[1]})
+    figure.update_xaxes(type="log")
+    figure.update_yaxes(type="log")
+    title = f"Every cable of {gpus[-1]:,.0f} GPUs in {digits(seconds[-1])} s and {digits(peak[-1] / 1e9)} GB: time grows as GPUs to the {power:.2f}"
+    return finished(figure, title, x="GPUs (8 ports each)", y="seconds, or GB", height=420)

@@ -72,6 +72,20 @@ def busbw_figure(domains: int) -> go.Figure:
     return finished(figure, title, x="message size of one rank", y="all-reduce bus bandwidth, GB/s", height=520)
 
 
+def operations_table(system: str, message_bytes: float) -> pd.DataFrame:
+    """Return the bus bandwidth of every operation on one domain, two, and 64 of a system: interval, what sets it, whether it was measured.
+
+    Parameters: system (system/profile); message_bytes [B]. Raises: InputError.
+    """
+    rows, one = [], domain(system)
+    for op in model.OPS:
+        for domains in (1, 2, 64):
+            answer = busbw({**_inputs(system, one * domains, message_bytes), "op": op})
+            rows.append({"Operation": op.replace("_", " "), "GPUs": one * domains, "GB/s": answer.value, "Low": answer.low, "High": answer.high,
+                         "Set by": answer.limit, "How": answer.how, "Not validated": answer.note.split(":")[0].replace("not validated ", "")})
+    return pd.DataFrame(rows).set_index("Operation").rename_axis(None).round(1)
+
+
 def slow_table(system: str, ranks: int, message_bytes: float, measured_gb_per_s: float) -> pd.DataFrame:
     """Return a measured bus bandwidth beside what to expect: value, low, high, what sets it, and the verdict in words.
 

@@ -1,5 +1,7 @@
 """Collectives: identities, handed cases, bounds, and the error with one system left out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from planner.calibration import collectives as calibrated
 from planner.calibration import expert_parallel as expert_calibrated
 from planner.errors import InputError
+from planner.facts.files import table
 from planner.models import collectives as model
 from planner.models import expert_parallel as expert
 from planner.questions import all_questions
@@ -83,6 +86,52 @@ def test_past_the_measured_ranks_it_says_so_and_widens():
     assert near.low < near.value < near.high
 
 
+UNSEEN = [("h100-sxm", 64, "p2p_bandwidth_p01", 0.05), ("gb300-nvl72", 41976, "nccl_sendrecv", 0.08)]
+
+
+@pytest.mark.parametrize(("system", "ranks", "row", "off"), UNSEEN)
+def test_published_rates_that_no_constant_saw(system, ranks, row, off):
+    measured = next(float(r["algbw"] or r["busbw"]) for r in table("collectives.csv") if r["op"] == row)
+    answer = ASK["busbw"].ask({"system": system, "ranks": ranks, "op": "p2p"})
+    assert abs(answer.value / measured - 1) < off
+    assert answer.low < measured < answer.high
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(model.OPS[1:]), st.sampled_from([(2, 72), (72, 72), (144, 72), (72000, 72), (16, 8)]), st.floats(1, 1e13))
+def test_no_operation_is_above_its_lines_nor_is_its_interval(op, shape, size):
+    answer = ASK["busbw"].ask({"system": "gb300-nvl72", "ranks": shape[0], "ranks_per_domain": shape[1], "op": op, "message_bytes": size})
+    most = min(model.line_rate_bytes_per_s(op, *shape, 900e9, 100e9).values()) / 1e9
+    assert answer.low <= answer.value <= answer.high <= most * (1 + 1e-9)
+    assert answer.how == "extrapolated"
+    assert ("not validated" in answer.note) == (shape[0] > 144 or not 4 <= size <= 2**34)
+
+
+def test_rings_and_trees_pay_for_every_step():
+    hop, start = 1e-6, {"e": replace(E, ring_latency_seconds=10e-6, tree_latency_seconds=10e-6, link_hop_seconds=1e-6, ring_hop_seconds=3e-6,
+                                     tree_hop_seconds=5e-6, latency_seconds=20e-6, network_latency_seconds=7e-6)}
+    assert model.start_seconds("ring", 32, 8, **start) == pytest.approx((10 + 2 * 28 * 1 + 2 * 3 * 3) * hop)
+    assert model.start_seconds("tree", 32, 8, **start) == pytest.approx((10 + 2 * 7 * 1 + 2 * 2 * 5) * hop)
+    assert model.start_seconds("in_switch", 32, 8, **start) == pytest.approx((20 + 2 * 7) * hop)
+    ring, tree = (ASK["busbw"].ask({"system": "gb300-nvl72", "ranks": 72000, "message_bytes": 1024, "algorithm": a}) for a in ("ring", "tree"))
+    assert ring.limit == tree.limit == "latency"
+    assert ring.value < tree.value / 50
+
+
+def test_sizes_that_nothing_measured_are_said():
+    near, far = (ASK["busbw"].ask({"system": "gb200-nvl72", "ranks": 72, "message_bytes": size}) for size in (2.0**34, 2.0**40))
+    assert (near.how, far.how) == ("modelled", "extrapolated")
+    assert "not validated outside 4 to 17,179,869,184 bytes" in far.note
+    assert far.high / far.low > near.high / near.low
+    assert "8,192 tokens" in ASK["expert_dispatch"].ask({"system": "gb200", "ep": 8, "tokens_per_rank": 1e6}).note
+
+
+@pytest.mark.parametrize("op", model.OPS[:-1])
+def test_parts_of_domains_are_refused_with_the_nearest(op):
+    with pytest.raises(InputError, match="nearest: 72 or 144"):
+        ASK["busbw"].ask({"system": "gb300-nvl72", "ranks": 73, "op": op})
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -93,6 +142,7 @@ def test_past_the_measured_ranks_it_says_so_and_widens():
         {"algorithm": "magic"},
         {"message_bytes": 0},
         {"system": "h200-nvl"},
+        {"ranks": 144, "ranks_per_domain": 144},
         {"system": "nothing"},
     ],
 )

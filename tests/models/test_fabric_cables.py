@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.models.fabric.cables import LAYERS, Floor, batches
-from planner.models.fabric.design import design, max_endpoints
+from planner.models.fabric.design import bisection_bytes_per_s, design, max_endpoints
 from planner.models.fabric.growth import growth
 
 TIERS = ("leaf", "spine", "core")
@@ -84,6 +84,8 @@ def test_a_design_claimed_non_blocking_carries_any_half_to_the_other(shape, plan
     half = gpus // 2
     got = flow(graph(made), order[:half], order[half:2 * half], made.ports_per_gpu)
     assert got == half * made.ports_per_gpu
+    if gpus % 2 == 0:
+        assert got == bisection_bytes_per_s(gpus * made.ports_per_gpu, 1.0)
 
 
 def test_an_oversubscribed_design_is_not_claimed_non_blocking():

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from planner.calibration.fabric import named, rules
 from planner.errors import Infeasible, InputError
-from planner.models.fabric.design import design, leaf_split, max_endpoints, network, oversubscription
+from planner.models.fabric.design import bisection_bytes_per_s, design, leaf_split, max_endpoints, network, oversubscription
 from planner.models.fabric.low_diameter import dragonfly, slim_fly
-from planner.models.fabric.rules import contradictions, rule_counts
+from planner.models.fabric.rules import contradictions, listed_total, rule_counts
 from planner.units import whole_up
 
 
@@ -22,6 +22,24 @@ def test_handed_cases():
     assert whole_up(131072 / 72) == 1821  # FA10
     assert design(256, 1, 64, rails=8).counts["leaf"] == 8  # FA14: one leaf a rail is one stripe of 256 GPUs
     assert network(512 * 8, 64).tiers == 3  # FA15
+    assert bisection_bytes_per_s(1024, 400e9 / 8) / 1e12 == pytest.approx(25.6, rel=1e-9)  # FA17
+    total, wrong = listed_total([8, 8, 8], 20)  # FA09
+    assert total == 24
+    assert wrong == "20 are declared and 24 are listed (8 + 8 + 8)"
+    assert listed_total([8, 8, 8], 24) == (24, "")
+
+
+def test_a_gpu_has_whole_groups_of_rails():
+    for rails, mine, ports in ((3, 2, 4), (9, 3, 8), (4, 4, 2)):
+        with pytest.raises(InputError, match="rails_per_gpu must"):
+            design(600, ports, 64, rails=rails, rails_per_gpu=mine)
+
+
+def test_bisection_of_a_design():
+    full, thin = (design(9216, 8, 512, rails=4, planes=8, tiers=2, oversubscribed=x, port_bytes_per_s=25e9) for x in (1, 3))
+    assert full.bisection_bytes_per_s == 9216 / 2 * 8 * 25e9
+    assert thin.bisection_bytes_per_s == pytest.approx(full.bisection_bytes_per_s / 3)
+    assert design(64, 1, 64).bisection_bytes_per_s is None
 
 
 def test_ceiling_of_the_article_is_derived():

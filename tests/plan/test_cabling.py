@@ -26,6 +26,13 @@ def test_cables_by_kind_add_up(rack, gpus, given):
     assert all(r["shortest_m"] <= r["longest_m"] <= reach[r["media"]] for r in rows)
 
 
+def test_cables_past_every_reach_are_counted():
+    eights = system("h100-sxm")
+    rows = cables(choose(eights, 400_000, FabricIn()), eights)
+    assert any(r["too_long"] and r["longest_m"] > 2000 for r in rows)
+    assert all(r["too_long"] <= r["cables"] for r in rows)
+
+
 def test_lanes_of_200g_have_neither_passive_copper_nor_multimode():
     assert lane_gbps(switch("sn6810")) == 200
     assert lane_gbps(switch("sn5600")) == 100

@@ -61,6 +61,15 @@ def test_bad_places_are_refused_and_leave_nothing(tmp_path, path):
         (["--racks", "2", "--profile", "upto", "--lanes", "2x800G"], 2),
         (["--racks", "2", "--profile", "upto", "--planes", "3"], 2),
         (["--gpus", "10000000", "--profile", "upto", "--tiers", "2"], 3),
+        (["--racks", "2", "--profile", "upto", "--nics", "3"], 2),
+        (["--racks", "2", "--profile", "upto", "--nics", "3", "--lanes", "4x200G"], 2),
+        (["--racks", "2", "--profile", "upto", "--rails", "3", "--rails-per-gpu", "2"], 2),
+        (["--racks", "2", "--profile", "upto", "--grow-to", "143"], 2),
+        (["--racks", "2", "--profile", "upto", "--wiring", ""], 2),
+        (["--racks", "2", "--profile", "upto", "--wiring", "."], 2),
+        (["--racks", "2", "--profile", "upto", "--oversubscription", "0"], 2),
+        (["--racks", "2", "--profile", "upto", "--spare-ports", "128"], 3),
+        (["--racks", "1820", "--profile", "upto", "--tiers", "1"], 3),
         (["--gpus", "524289", "--profile", "upto", "--lanes", "4x200G", "--planes", "8", "--tiers", "2"], 3),
     ],
 )
@@ -71,10 +80,30 @@ def test_fabric_command(words, code, capsys):
     assert code == 0 or said.err.count("\n") == 1
 
 
-def test_zero_gpus_are_refused():
+@pytest.mark.parametrize("words", [["--gpus", "0"], ["--racks", "10000001"], ["--gpus", "1e3"], ["--racks", "2", "--gpus", "3"], []])
+def test_what_is_no_size_is_refused_in_one_line(words, capsys):
     with pytest.raises(SystemExit) as refusal:
-        main(["fabric", "--gpus", "0"])
+        main(["fabric", *words])
     assert refusal.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_fabric_that_does_not_fit_names_one_that_does(capsys):
+    assert main(["fabric", "--gpus", "131040", "--profile", "upto", "--tiers", "2"]) == 3
+    assert "nearest that holds them: lanes 2x400G over 4 planes in 2 tiers" in capsys.readouterr().err
+    assert main(["fabric", "--gpus", "131040", "--profile", "upto", "--tiers", "2", "--lanes", "2x400G", "--planes", "4"]) == 0
+
+
+def test_part_of_a_rack_is_said_and_links_are_refused_before_the_work(tmp_path, capsys):
+    assert main(["fabric", "--gpus", "73", "--profile", "upto"]) == 0
+    assert "2 racks of 72, 71 of their GPUs without a link" in capsys.readouterr().out
+    place = tmp_path / "link.csv"
+    place.symlink_to(tmp_path / "elsewhere.csv")
+    assert main(["fabric", "--racks", "2", "--profile", "upto", "--wiring", str(place)]) == 2
+    said = capsys.readouterr()
+    assert "symbolic link" in said.err
+    assert not said.out
+    assert not (tmp_path / "elsewhere.csv").exists()
 
 
 def test_the_articles_fabric_is_derived():

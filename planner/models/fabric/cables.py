@@ -67,9 +67,7 @@ def host_ends(made: Design, rail: int, plane: int) -> tuple[np.ndarray, np.ndarr
     Error: exact. Source: definition.
     """
     rail, plane = int(count("rail", rail, 0, made.rails - 1)), int(count("plane", plane, 0, made.planes - 1))
-    groups = made.rails // made.rails_per_gpu if made.rails % made.rails_per_gpu == 0 else None
-    if groups is None:
-        raise InputError("rails_per_gpu", made.rails_per_gpu, f"must divide {made.rails} (rails) for a wiring plan")
+    groups = made.rails // made.rails_per_gpu
     gpus = np.arange(rail // made.rails_per_gpu, made.gpus, groups, dtype=np.int64)
     own = rail % made.rails_per_gpu  # which of the GPU's own rails this is
     per = made.ports_per_plane
@@ -118,10 +116,11 @@ def _metres(floor: Floor, rack_a, rack_b) -> np.ndarray:
     return along + across + 2 * floor.drop_m
 
 
-def batches(made: Design, floor: Floor) -> Iterator[Batch]:
+def batches(made: Design, floor: Floor, planes: int | None = None) -> Iterator[Batch]:
     """Yield every cable of the fabric, network by network, layer by layer.
 
-    Parameters: made; floor. Yields: Batch, at most max(endpoints, leaf x up) cables each; counts over all batches equal made.counts.
+    Parameters: made; floor; planes [1], only the first so many planes of each rail (planes are alike).
+    Yields: Batch, at most max(endpoints, leaf x up) cables each; counts over all batches equal made.counts.
     Returns: an iterator. Raises: InputError for a tray that the lanes do not divide (ports per GPU over NICs).
     Validity: lengths [m] are walks along and across the rows of an assumed hall, for classes of media, not for ordering.
     Error: counts exact; lengths not validated. Source: this module.
@@ -134,7 +133,7 @@ def batches(made: Design, floor: Floor) -> Iterator[Batch]:
     centre = (racks // 2 // floor.racks_per_row) * floor.racks_per_row + min(floor.racks_per_row, racks) // 2
     up, top = leaf_spine_ends(net), spine_core_ends(net)
     for rail in range(made.rails):
-        for plane in range(made.planes):
+        for plane in range(made.planes if planes is None else min(planes, made.planes)):
             gpu, port = host_ends(made, rail, plane)
             place = np.arange(len(gpu), dtype=np.int64)
             leaf = place // net.down

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.errors import Infeasible, InputError
@@ -132,6 +132,19 @@ def rule_counts(rule: Rule, units: int) -> dict[str, int]:
     return found | {name.replace("links", "cables"): -(-links // rule.links_per_cable) for name, links in layers.items()}
 
 
+def listed_total(listed: Sequence[int], declared: int | None = None) -> tuple[int, str]:
+    """Return how many parts a list has, layer by layer, and what is wrong with a total that was declared beside it.
+
+    Parameters: listed [1], the counts of each layer; declared [1], a printed total, or None. Returns: (sum of the list [1], text: empty where they
+    agree).
+    Raises: InputError for a count that is not whole. Validity: any list. Error: exact. Source: counting: the list is what gets built.
+    """
+    total = sum(int(count("listed", n, 0)) for n in listed)
+    if declared is None or total == int(count("declared", declared, 0)):
+        return total, ""
+    return total, f"{int(declared):,} are declared and {total:,} are listed ({' + '.join(f'{int(n):,}' for n in listed)})"
+
+
 def contradictions(rule: Rule, printed: Mapping[str, float]) -> list[str]:
     """Return what a printed row of the design's table says against itself, in sentences; an empty list when it agrees.
 
@@ -149,9 +162,8 @@ def contradictions(rule: Rule, printed: Mapping[str, float]) -> list[str]:
     if per_node and {"nodes", "gpus"} <= cells.keys() and cells["nodes"] * per_node != cells["gpus"]:
         said.append(f"{cells['nodes']:,} nodes of {per_node} GPUs are {cells['nodes'] * per_node:,} GPUs, not the {cells['gpus']:,} printed")
     if "switches_total" in cells and {"leaf", "spine"} <= cells.keys():
-        total = cells["leaf"] + cells["spine"] + cells.get("core", 0)
-        if total != cells["switches_total"]:
-            said.append(f"leaf, spine and core add to {total:,} switches, not the {cells['switches_total']:,} printed")
+        wrong = listed_total([cells["leaf"], cells["spine"], cells.get("core", 0)], cells["switches_total"])[1]
+        said += [f"switches: {wrong} of leaf, spine and core"] if wrong else []
     if units is None:
         units = units_for(rule, cells["gpus"]) if "gpus" in cells else rule.default_units
     for name, value in rule_counts(rule, units).items() if units else ():
