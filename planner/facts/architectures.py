@@ -7,92 +7,12 @@ from collections.abc import Mapping
 from planner.errors import InputError
 from planner.facts import kimi
 from planner.facts.attention import attention_layers, head_dim, kv_heads, layer_kinds, need
+from planner.facts.families import Family, family
 from planner.facts.quantisation import stored_formats
 from planner.facts.vision import vision_weights
 from planner.shapes import Experts, ModelShape, Weight
 
-QKV_BIAS = {"qwen2", "qwen2_moe", "gpt_oss", "glm4_moe", "chatglm", "qwen2_vl", "qwen2_5_vl"}
-NO_O_BIAS = {"qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "glm4_moe", "chatglm", "mimo", "step3p7"}  # the output projection has none
-TIED = {"gemma", "gemma2", "gemma3_text", "starcoder2", "cohere", "cohere2"}  # where the config does not say
-ONE_NORM = {"cohere", "cohere2"}
-BIASED_NORMS = {"starcoder2"}
-UNGATED = {"nemotron_h", "starcoder2"}
-QK_NORM_PER_HEAD = {
-    "qwen3",
-    "exaone4",
-    "qwen3_moe",
-    "qwen3_vl_text",
-    "qwen3_vl_moe_text",
-    "qwen3_vl_moe",
-    "qwen3_vl",
-    "qwen3_5_text",
-    "qwen3_5_moe_text",
-    "qwen3_next",
-    "gemma3_text",
-    "gemma3",
-    "gemma4_text",
-}
-ROUTER_BIAS = {"deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "glm4_moe", "gpt_oss", "nemotron_h", "deepseek_v4", "kimi_linear"}
-FOUR_NORMS = {"gemma2", "gemma3_text", "gemma3", "gemma4_text"}
 DUPLICATED_EMBEDDING_FOR_MTP = {"deepseek_v3", "deepseek_v32"}
-UNDERSTOOD = (
-    {
-        "llama",
-        "mistral",
-        "mixtral",
-        "qwen2",
-        "qwen2_moe",
-        "gemma",
-        "gemma2",
-        "gemma3_text",
-        "phi3",
-        "mimo",
-        "gpt_oss",
-        "glm4_moe",
-        "minimax_m2",
-        "deepseek_v2",
-        "nemotron_h",
-        "qwen3_next",
-        "step3p7",
-        "llama4_text",
-        "olmo2",
-        "granite",
-        "internlm2",
-        "yi",
-        "baichuan",
-        "cohere",
-        "cohere2",
-        "starcoder2",
-        "exaone",
-    }
-    | QK_NORM_PER_HEAD
-    | ROUTER_BIAS
-)
-REFUSED = {
-    "nemotron-nas": "block_configs",
-    "deepseek_ref": "model_type",
-    "gemma4_text": "vocab_size_per_layer_input",
-    "gemma3n_text": "laurel_rank",
-    "jamba": "mamba_dt_rank",
-    "falcon_mamba": "model_type",
-    "deepseek_v4": "hc_mult",
-    "mllama": "cross_attention_layers",
-    "t5": "model_type",
-    "gpt2": "n_positions",
-    "opt": "word_embed_proj_dim",
-    "bloom": "model_type",
-    "gpt_neox": "use_parallel_residual",
-    "gptj": "rotary_dim",
-    "gpt_neo": "attention_types",
-    "mpt": "attn_config",
-    "falcon": "new_decoder_architecture",
-    "RefinedWeb": "parallel_attn",
-    "RefinedWebModel": "parallel_attn",
-    "dbrx": "ffn_config",
-    "minimax_text_01": "attn_type_list",
-    "recurrent_gemma": "block_types",
-    "whisper": "encoder_layers",
-}
 
 
 def _latent_attention(c: Mapping, layers: int, indexers: int, part: str = "") -> list[Weight]:
@@ -130,34 +50,31 @@ def _latent_attention(c: Mapping, layers: int, indexers: int, part: str = "") ->
     return found
 
 
-def _biased_throughout(c: Mapping) -> bool:
-    """Return whether every linear layer has a bias: starcoder2, unless its use_bias says otherwise."""
-    return c.get("model_type") == "starcoder2" and c.get("use_bias") is not False
-
-
 def _grouped_attention(c: Mapping, layers: int, part: str = "") -> list[Weight]:
-    h, heads, dim, groups, kind = c["hidden_size"], c["num_attention_heads"], head_dim(c), kv_heads(c), c.get("model_type")
+    h, heads, dim, groups, of = c["hidden_size"], c["num_attention_heads"], head_dim(c), kv_heads(c), family(c.get("model_type"))
     at = part or "attention"
     value = c.get("v_head_dim") or dim
-    gate = 2 if c.get("attn_output_gate") else 1
+    gate = 2 if c.get("attn_output_gate", "out_gate_q" in of.extras) else 1
+    once = (layers, layers, False, layers)
     found = [
         Weight(at, "q_proj", heads * dim * gate, h, layers, layers, True, layers),
         Weight(at, "k_proj", groups * dim, h, layers, layers, True, layers),
         Weight(at, "v_proj", groups * value, h, layers, layers, True, layers),
         Weight(at, "o_proj", h, heads * value, layers, layers, True, layers),
     ]
-    whole = _biased_throughout(c)
-    biased = bool(c.get("attention_bias", kind in QKV_BIAS)) or bool(c.get("add_qkv_bias")) or bool(c.get("qkv_bias")) or whole
-    if biased:
-        found.append(Weight(at, "qkv_bias", heads * dim * gate + groups * (dim + value), 0, layers, layers, False, layers))
-    if whole or (c.get("attention_bias", kind == "gpt_oss") and kind not in NO_O_BIAS):
-        found.append(Weight(at, "o_bias", h, 0, layers, layers, False, layers))
-    if kind in QK_NORM_PER_HEAD or (kind == "glm4_moe" and c.get("use_qk_norm", False)):
-        found.append(Weight(part or "norm", "qk_norm", 2 * dim, 0, layers, layers, False, layers))
-    if (kind in ("minimax_m2", "cohere") and c.get("use_qk_norm")) or kind == "olmo2":
-        found.append(Weight(part or "norm", "qk_norm", (heads + groups) * dim, 0, layers, layers, False, layers))
-    if kind == "gpt_oss":
-        found.append(Weight(at, "sinks", heads, 0, layers, layers, False, layers))
+    if of.says("qkv_bias", c):
+        found.append(Weight(at, "qkv_bias", heads * dim * gate + groups * (dim + value), 0, *once))
+    if of.says("o_bias", c):
+        found.append(Weight(at, "o_bias", h, 0, *once))
+    normed = {"head": 2 * dim, "head_biased": 4 * dim, "all": (heads + groups) * dim}.get(of.qk_norm_of(c))
+    if normed:
+        found.append(Weight(part or "norm", "qk_norm", normed, 0, *once))
+    for extra, rows in (("out_gate", heads * dim), ("head_gate", heads)):
+        if extra in of.extras:
+            found.append(Weight(at, "output_gate", rows, h, layers, layers, True, layers))
+    for extra, rows in (("sinks", heads), ("lambdas", 4 * dim), ("sub_norms", heads * dim)):
+        if extra in of.extras:
+            found.append(Weight(at, extra, rows, 0, *once))
     return found
 
 
@@ -176,7 +93,12 @@ def moe_indices(c: Mapping) -> list[int]:
     if c.get("model_type") == "nemotron_h" or c.get("hybrid_override_pattern"):
         return [i for i, letter in enumerate(str(c.get("hybrid_override_pattern", ""))) if letter == "E"]
     first = c.get("first_k_dense_replace") or 0
-    step = c.get("decoder_sparse_step") or c.get("interleave_moe_layer_step") or c.get("moe_layer_freq") or 1
+    if c.get("mlp_layer_types"):
+        routed = [i for i, kind in enumerate(c["mlp_layer_types"]) if kind != "dense"]
+        if "first_k_dense_replace" in c and routed != list(range(first, layers)):
+            raise InputError("first_k_dense_replace and mlp_layer_types", first, "must name the same dense layers")
+        return routed
+    step = next((c[f] for f in ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq", "moe_layer_interval") if c.get(f)), 1)
     if isinstance(step, list):
         return [i for i, routed in enumerate(step) if routed]
     dense = set(c.get("mlp_only_layers") or [])
@@ -184,7 +106,8 @@ def moe_indices(c: Mapping) -> list[int]:
         return sorted(set(c["moe_layers"]))
     if first > layers:
         raise InputError("first_k_dense_replace", first, f"must be at most the layers ({layers})")
-    return [i for i in range(first, layers) if (i + 1 if first == 0 else i) % step == 0 and i not in dense]
+    last = c.get("moe_layer_end_index", layers - 1)
+    return [i for i in range(first, min(layers, last + 1)) if (i + 1 if first == 0 else i) % step == 0 and i not in dense]
 
 
 def moe_layers(c: Mapping) -> int:
@@ -218,14 +141,15 @@ def _experts(c: Mapping, layers: int, part: str = "") -> list[Weight]:
         raise InputError("num_experts_per_tok", top, f"must be at most the number of experts ({num})")
     if not isinstance(width, int) or width < 1:
         raise InputError("moe_intermediate_size", width, "must be given for a model with experts")
-    gated, inner = kind != "nemotron_h", latent or h
+    of, inner = family(kind), latent or h
+    gated = of.says("gated", c)
     ex, ro, sh = part or "experts", part or "router", part or "shared_experts"
     found = _mlp(ex, "expert", inner, width, num * layers, top * layers, layers, gated)
     found.append(Weight(ro, "router", num, h, layers, layers, False, layers))
-    bias = c.get("use_routing_bias") or c.get("use_moe_router_bias") or kind in ROUTER_BIAS
+    bias = of.says("router_bias", c) or c.get("use_routing_bias") or c.get("use_moe_router_bias")
     if bias and c.get("topk_method", "noaux_tc") == "noaux_tc":
         found.append(Weight(ro, "router_bias", num, 0, layers, layers, False, layers, 0 if kind == "gpt_oss" else 32))
-    if kind == "gpt_oss":
+    if "expert_bias" in of.extras:
         found.append(Weight(ex, "expert_bias", 2 * width + h, 0, num * layers, top * layers, False, layers))
     if latent:
         found += [
@@ -240,7 +164,7 @@ def _experts(c: Mapping, layers: int, part: str = "") -> list[Weight]:
         number, shared = 1, width
     if shared or number:
         found += _mlp(sh, "shared_expert", h, shared or width * number, layers, layers, layers, gated)
-    if c.get("shared_expert_intermediate_size") and kind in ("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"):
+    if c.get("shared_expert_intermediate_size") and "shared_gate" in of.extras:
         found.append(Weight(sh, "shared_gate", 1, h, layers, layers, False, layers))
     return found
 
@@ -296,7 +220,7 @@ def _mtp(c: Mapping) -> list[Weight]:
 
 
 def _layers(c: Mapping, attention) -> list[Weight]:
-    kinds, h, kind = layer_kinds(c), c["hidden_size"], c.get("model_type")
+    kinds, h, kind, of = layer_kinds(c), c["hidden_size"], c.get("model_type"), family(c.get("model_type"))
     full = kinds.count("full") + kinds.count("sliding")
     if c.get("kv_lora_rank"):
         found = _latent_attention(c, full, sum(a.layers for a in attention if a.index_elements))
@@ -313,19 +237,26 @@ def _layers(c: Mapping, attention) -> list[Weight]:
         norms = Weight("norm", "block_norm", h, 0, len(kinds), len(kinds), False, len(kinds))
     else:
         dense = len(kinds) - routed
-        each = (4 if kind in FOUR_NORMS else 1 if kind in ONE_NORM else 2) * (2 * h if kind in BIASED_NORMS else h)
-        norms = Weight("norm", "layer_norms", each, 0, len(kinds), len(kinds), False, len(kinds))
+        each = of.norms_of(c) * _norm(of, c)
+        norms = Weight("norm", "layer_norms", each, 0, len(kinds), len(kinds), False, len(kinds)) if each else None
     if dense:
         width = c.get("intermediate_size_mlp") or c.get("intermediate_size")
         if not isinstance(width, int) or width < 1:
             raise InputError("intermediate_size", width, "must be given: some layers are dense")
-        found += _mlp("dense_mlp", "mlp", h, width, dense, dense, dense, kind not in UNGATED)
-        if c.get("mlp_bias") or _biased_throughout(c):
-            ins = 1 if kind in UNGATED else 2
-            found.append(Weight("dense_mlp", "mlp_bias", ins * width + h, 0, dense, dense, False, dense))
+        gated = of.says("gated", c)
+        found += _mlp("dense_mlp", "mlp", h, width, dense, dense, dense, gated)
+        scalars = {"activation_scalars": 2, "sub_norms": width}
+        extra = [("mlp_bias", (2 if gated else 1) * width + h)] if of.says("mlp_bias", c) else []
+        extra += [(name, rows) for name, rows in scalars.items() if name in of.extras]
+        found += [Weight("dense_mlp", name, rows, 0, dense, dense, False, dense) for name, rows in extra]
     if routed:
         found += _experts(c, routed)
-    return [*found, norms]
+    return [*found, norms] if norms else found
+
+
+def _norm(of: Family, c: Mapping) -> int:
+    """Values of one norm over the hidden size: a weight, and a bias where the family has one."""
+    return c["hidden_size"] * (2 if of.says("norm_bias", c) else 1)
 
 
 def build(name: str, config: Mapping, c: Mapping) -> ModelShape:
@@ -335,19 +266,23 @@ def build(name: str, config: Mapping, c: Mapping) -> ModelShape:
     Raises: InputError for an architecture whose tensors are not understood, naming the field that decides it.
     """
     kind = c.get("model_type")
-    if kind in REFUSED:
-        raise InputError("model_type", kind, f"is not understood (its {REFUSED[kind]} changes the tensors)", name)
+    of = family(kind, name)
+    of.check(c, name)
     notes = []
-    if kind not in UNDERSTOOD:
-        notes.append(f"model_type {kind} is read as a Llama-like model with the fields that it names")
+    if not of.known:
+        notes.append(f"model_type {kind} is not known: read as a Llama-like model with the fields that it names, its cache an upper bound")
     if "num_key_value_heads" not in c and not c.get("kv_lora_rank"):
         notes.append("num_key_value_heads is absent: equal to the number of heads")
     h, vocab = c["hidden_size"], c["vocab_size"]
     attention = attention_layers(c)
-    tied = bool(c.get("tie_word_embeddings", kind in TIED))
+    tied = bool(c.get("tie_word_embeddings", of.says("tied", c)))
     weights = [Weight("embedding", "embed_tokens", vocab, h, 1, 0, False)]
     weights += [Weight("head", "lm_head", vocab, h, 0 if tied else 1, 1, False)]
-    weights += [*_layers(c, attention), Weight("norm", "final_norm", 2 * h if kind in BIASED_NORMS else h, 0, 1, 1, False)]
+    if of.says("head_bias", c):
+        weights.append(Weight("head", "lm_head_bias", vocab, 0, 1, 1, False))
+    weights += _layers(c, attention)
+    if of.says("final_norm", c):
+        weights.append(Weight("norm", "final_norm", _norm(of, c), 0, 1, 1, False))
     mtp = _mtp(c)
     twice = kind in DUPLICATED_EMBEDDING_FOR_MTP or (kind == "glm4_moe" and "4.5" in name)
     duplicated = (Weight("mtp", "mtp_embedding_and_head", 2 * vocab, h, 1, 0, False),) if mtp and twice else ()
@@ -369,6 +304,6 @@ def build(name: str, config: Mapping, c: Mapping) -> ModelShape:
         (c.get("num_nextn_predict_layers") or 0) if mtp else 0,
         duplicated,
         tuple(notes),
-        False,
+        not of.known,
         stored_formats(config, c, weights, _part_layers(c)),
     )

@@ -31,6 +31,7 @@ NOT_UNDERSTOOD = (
     "encoder_layers",
     "num_encoder_layers",
     "num_decoder_layers",
+    "per_layer_config",
 )
 LATENT_TYPES = ("deepseek", "kimi", "glm_moe_dsa", "longcat", "minicpm3")
 
@@ -82,6 +83,7 @@ KINDS = {
     "moe": "mlp",
     "mlp": "mlp",
     "deepseek_sparse_attention": "full",
+    "indexed_attention": "full",
 }
 SLIDING_THROUGHOUT = ("mistral", "mixtral", "phi3", "phimoe", "starcoder2", "ministral", None)
 EVERY = {"gemma2": 2, "gpt_oss": 2, "gemma3_text": 6, "cohere2": 4}  # each how manieth layer sees all, where the config does not say

@@ -31,12 +31,13 @@ NAMES = {
         "moe_top_k",
         "moe_topk",
         "top_k_experts",
+        "moe_k",
         "num_activated_experts",
         "n_activated_experts",
         "experts_per_token",
     ),
     "n_shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
-    "first_k_dense_replace": ("first_k_dense_replace", "first_k_dense", "moe_layer_start_index", "n_dense_layers"),
+    "first_k_dense_replace": ("first_k_dense_replace", "first_k_dense", "moe_layer_start_index", "n_dense_layers", "num_dense_layers"),
     "moe_intermediate_size": ("moe_intermediate_size", "moe_ffn_hidden_size", "expert_intermediate_size", "moe_inter_dim"),
     "max_position_embeddings": ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "n_ctx", "max_sequence_length"),
     "num_nextn_predict_layers": ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "n_mtp_layers"),
@@ -105,6 +106,8 @@ SIZES = {
     "attn_layer_offset",
     "decoder_sparse_step",
     "interleave_moe_layer_step",
+    "moe_layer_interval",
+    "moe_layer_end_index",
     "attn_res_block_size",
 }
 BOOLS = {
@@ -134,6 +137,7 @@ LISTS = {
     "layers_block_type",
     "compress_ratios",
     "mlp_only_layers",
+    "mlp_layer_types",
     "attn_layer_indices",
     "indexer_types",
     "moe_layers",
@@ -150,6 +154,9 @@ def text_part(config: Mapping) -> dict:
     for key in ("thinker_config", "text_config", "llm_config", "language_config"):
         if isinstance(config.get(key), Mapping):
             inner = {k: v for k, v in config.items() if k in INHERITED}
+            outer, own = config.get("tie_word_embeddings"), config[key].get("tie_word_embeddings")
+            if outer is not None and own is not None and outer != own:
+                raise InputError(f"tie_word_embeddings and {key}.tie_word_embeddings", f"{outer} and {own}", "must agree")
             return text_part({**inner, **config[key]})
     return dict(config)
 
@@ -201,6 +208,12 @@ def _per_layer(text: Mapping, file: str) -> None:
     steps = text.get("moe_layer_freq")
     if isinstance(steps, list) and layers and len(steps) != layers:
         raise InputError("moe_layer_freq", f"{len(steps)} entries", f"must have one entry for each of {layers} layers", file)
+    types = text.get("mlp_layer_types")
+    if types and layers and len(types) != layers:
+        raise InputError("mlp_layer_types", f"{len(types)} entries", f"must have one entry for each of {layers} layers", file)
+    for kind in types or []:
+        if kind not in ("dense", "sparse", "moe"):
+            raise InputError("mlp_layer_types", kind, "must be dense or sparse", file)
     for field in ("mlp_only_layers", "attn_layer_indices", "moe_layers"):
         for index in text.get(field) or []:
             if not isinstance(index, int) or (layers and not 0 <= index < layers):

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.facts import architectures
+from planner.facts import architectures, families
 from planner.facts.attention import attention_layers
 from planner.facts.fields import normalised
 from planner.facts.files import folder
@@ -110,9 +110,9 @@ def _beside(path: Path) -> dict:
 
 
 def understood(model: str | Mapping | Path) -> bool:
-    """Return whether the layers of a model are read by rules of its own family; False where they are read as a Llama-like model's."""
+    """Return whether the cache of a model is read by rules of its own family; False where its layers are read as a Llama-like model's."""
     kind = normalised(source(model)[1]).get("model_type")
-    return kind is None or kind in architectures.UNDERSTOOD or kind in ("deepseek_v4", "kimi_linear")
+    return families.known_cache(kind)
 
 
 def cache_layers(model: str | Mapping | Path) -> tuple[Attention, ...]:

@@ -45,9 +45,83 @@ def _qwen(v: Mapping, hidden: int) -> list[Weight]:
     ]
 
 
+def _siglip(v: Mapping, hidden: int, config: Mapping) -> list[Weight]:
+    """Gemma 3: SigLIP with biases and learned positions, an attention-pooling head unless told otherwise, and a linear projection."""
+    h, f, layers = _sizes(v, "hidden_size", "intermediate_size", "num_hidden_layers")
+    image, patch = _sizes(v, "image_size", "patch_size")
+    mlp = 2 * h * f + f + h
+    head = h + 4 * (h * h + h) + 2 * h + mlp if v.get("vision_use_head", True) else 0
+    patches = _channels(v) * patch**2 * h + h + (image // patch) ** 2 * h
+    return _tower((4 * h + 4 * (h * h + h) + mlp, layers), patches, 2 * h + head + h * hidden + h)
+
+
+def _llama4(v: Mapping, hidden: int, config: Mapping) -> list[Weight]:
+    """Llama 4: a ViT with biases, a class embedding, a two-layer adapter over shuffled pixels and a linear projection."""
+    h, f, layers = _sizes(v, "hidden_size", "intermediate_size", "num_hidden_layers")
+    image, patch, inner, out, wide = _sizes(v, "image_size", "patch_size", "projector_input_dim", "projector_output_dim", "vision_output_dim")
+    block = 4 * h + 4 * (h * h + h) + 2 * h * f + f + h
+    patches = h + ((image // patch) ** 2 + 1) * h + _channels(v) * patch**2 * h
+    return _tower((block, layers), patches, 4 * h + inner * f + out * inner + wide * hidden)
+
+
+def _pixtral(v: Mapping, hidden: int, config: Mapping) -> list[Weight]:
+    """Mistral 3: Pixtral without biases, RMS norms and a gated MLP, then patches merged and projected in two layers."""
+    h, f, layers, patch = _sizes(v, "hidden_size", "intermediate_size", "num_hidden_layers", "patch_size")
+    (merge,) = _sizes(config, "spatial_merge_size", inside="")
+    bias = 2 * hidden if config.get("multimodal_projector_bias") else 0
+    block = 2 * h + 4 * h * h + 3 * h * f
+    projector = h + h * h * merge**2 + h * hidden + hidden * hidden + bias
+    return _tower((block, layers), _channels(v) * patch**2 * h, h + projector)
+
+
+def _qwen2(v: Mapping, hidden: int, config: Mapping) -> list[Weight]:
+    """Qwen2-VL: a ViT with biases and no position table; its merger ends in the language model's width."""
+    h, layers, ratio, out = _sizes(v, "embed_dim", "depth", "mlp_ratio", "hidden_size")
+    patch, time, merge = _sizes(v, "patch_size", "temporal_patch_size", "spatial_merge_size")
+    merged = merge**2 * h
+    block = 4 * h + 4 * (h * h + h) + 2 * ratio * h * h + ratio * h + h
+    return _tower((block, layers), _channels(v) * patch**2 * time * h, 2 * h + merged * merged + merged + merged * out + out)
+
+
+def _qwen2_5(v: Mapping, hidden: int, config: Mapping) -> list[Weight]:
+    """Qwen2.5-VL: as Qwen2-VL with RMS norms and a gated MLP with biases."""
+    h, f, layers, out = _sizes(v, "hidden_size", "intermediate_size", "depth", "out_hidden_size")
+    patch, time, merge = _sizes(v, "patch_size", "temporal_patch_size", "spatial_merge_size")
+    merged = merge**2 * h
+    block = 2 * h + 4 * (h * h + h) + 3 * h * f + 2 * f + h
+    return _tower((block, layers), _channels(v) * patch**2 * time * h, h + merged * merged + merged + merged * out + out)
+
+
+def _tower(blocks: tuple[int, int], patches: int, rest: int) -> list[Weight]:
+    return [
+        Weight("vision", "vision_blocks", blocks[0], 0, blocks[1], 0, False),
+        Weight("vision", "patch_and_positions", patches, 0, 1, 0, False),
+        Weight("vision", "final_norm_and_projector", rest, 0, 1, 0, False),
+    ]
+
+
+def _sizes(v: Mapping, *names: str, inside: str = "vision_config.") -> list[int]:
+    """Return sizes that must be there. Raises: InputError naming the first that is no whole number of at least 1."""
+    for name in names:
+        value = v.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**7:
+            raise InputError(inside + name, value, "must be a whole number >= 1")
+    return [v[name] for name in names]
+
+
+def _channels(v: Mapping) -> int:
+    """Colours of an image: three where none of the names of the field is there."""
+    name = next((n for n in ("num_channels", "in_channels", "in_chans") if n in v), None)
+    return _sizes(v, name)[0] if name else 3
+
+
+TOWERS = {"gemma3": _siglip, "llama4": _llama4, "mistral3": _pixtral, "qwen2_vl": _qwen2, "qwen2_5_vl": _qwen2_5}
+MORE = ("vision_config", "audio_config", "vq_config", "qformer_config", "speech_config", "talker_config", "vision_tower", "mm_vision_tower")
+
+
 def _checked(vision: Mapping) -> Mapping:
     """Refuse a tower whose sizes are not whole numbers, and one that lacks a size that its kind needs."""
-    needs = {"vt_hidden_size": KIMI_SIZES, "spatial_merge_size": QWEN_SIZES}
+    needs = {"vt_hidden_size": KIMI_SIZES, "num_position_embeddings": QWEN_SIZES}
     for marker, sizes in needs.items():
         if marker in vision:
             for name in sizes:
@@ -70,12 +144,20 @@ def _checked(vision: Mapping) -> Mapping:
 def vision_weights(config: Mapping, hidden: int) -> list[Weight]:
     """Return the tensors of a config's vision tower, none without one.
 
-    Parameters: config, the whole config.json; hidden [1] of the language model. A tower of a kind that is not understood gives none: the
-    shape's notes must say so (see `vision_note`).
+    Parameters: config, the whole config.json; hidden [1] of the language model. Raises: InputError for a tower, or another part beside the
+    language model, whose tensors are not understood: to leave them out would be a total that is too small.
     """
-    vision = config.get("vision_config")
-    if not isinstance(vision, Mapping):
+    inner = config.get("thinker_config")
+    if isinstance(inner, Mapping):
+        config = {**{k: v for k, v in config.items() if k in MORE}, **inner}
+    for field in MORE[1:]:
+        if config.get(field):
+            raise InputError(field, _kind(config[field]), REFUSAL)
+    vision, kind = config.get("vision_config"), config.get("model_type")
+    if not isinstance(vision, Mapping) or not vision:
         return []
+    if kind in TOWERS:
+        return TOWERS[kind](vision, hidden, config)
     vision = _checked(vision)
     if "vt_hidden_size" in vision and vision.get("mm_projector_type") == "patchmerger":
         return _moonvit(vision)
@@ -83,4 +165,11 @@ def vision_weights(config: Mapping, hidden: int) -> list[Weight]:
         return kimi.vision(vision)
     if "spatial_merge_size" in vision and "depth" in vision and "num_position_embeddings" in vision:
         return _qwen(vision, hidden)
-    return []
+    raise InputError("vision_config", _kind(vision), REFUSAL)
+
+
+REFUSAL = "is a part whose tensors are not understood: give the text_config alone to size the language model"
+
+
+def _kind(part: object) -> object:
+    return part.get("model_type") or "no model_type" if isinstance(part, Mapping) else part

@@ -95,7 +95,7 @@ def _kv_bytes(inputs: dict) -> Answer:
         note = "; ".join(n for n in (note, f"recurrent layers keep {state:,.0f} B more, whatever the length") if n)
     basis = f"{allocator}, per GPU of TP{tp}" if tp > 1 else f"{allocator}, one replica"
     if not modelcards.understood(inputs["model"]):
-        note = "; ".join(n for n in (note, "this model_type is not understood: its layers are read as a Llama-like model's") if n)
+        note = "; ".join(n for n in (note, "upper bound: this model_type is not known, its layers are read as a Llama-like model's") if n)
         return exact("kv_bytes", float(value), "B", basis=basis, note=note, how="assumed", grade="P")
     return exact("kv_bytes", float(value), "B", basis=basis, note=note)
 
