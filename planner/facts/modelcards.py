@@ -87,6 +87,8 @@ def source(model: str | Mapping | Path) -> tuple[str, dict]:
     """Return (name, config) of a catalogue name, any spelling of it, a path to a config.json, or a config object."""
     if isinstance(model, Mapping):
         return str(model.get("_name_or_path") or model.get("name") or "own model"), dict(model)
+    if not isinstance(model, (str, Path)):
+        raise InputError("model", model, "must be a catalogue name, a path to a config.json, or its content")
     text = str(model)
     if text in catalogue():
         return text, read(catalogue()[text])

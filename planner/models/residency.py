@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -220,7 +221,7 @@ def candidate_layouts(shape: ModelShape, gpus: int) -> list[Layout]:
     """Return the layouts of one replica on exactly `gpus` GPUs that heads, experts and layers allow.
 
     Parameters: shape; gpus [1]. Returns: layouts: TP a power of two that divides the heads, the rest in PP; for experts also EP over TP and
-    attention-DP with EP. Raises: InputError for gpus below 1. Validity: common layouts, not all. Error: none. Source: published runs.
+    attention-DP with EP in every number of stages. Raises: InputError for gpus below 1. Validity: common layouts, not all. Error: none. Source: published runs.
     """
     positive("gpus", gpus)
     found = []
@@ -231,8 +232,9 @@ def candidate_layouts(shape: ModelShape, gpus: int) -> list[Layout]:
             if shape.experts and tp > 1 and tp <= shape.experts.num:
                 found.append(Layout(tp=tp, ep=tp, pp=gpus // tp))
         tp *= 2
-    if shape.experts and 1 < gpus <= shape.experts.num:
-        found.append(Layout(dp=gpus, ep=gpus))
+    if shape.experts:
+        stages = (pp for pp in range(1, min(gpus, shape.layers) + 1) if gpus % pp == 0)
+        found += [Layout(dp=gpus // pp, ep=gpus // pp, pp=pp) for pp in stages if 1 < gpus // pp <= shape.experts.num]
     return found
 
 
@@ -246,8 +248,11 @@ def smallest_fit(shape: ModelShape, formats: Mapping[str, Format], device_bytes:
     """
     budget = device_bytes * fraction("memory_utilisation", memory_fraction, zero=False) - reserve_bytes
     total = sum(weights_bytes_per_gpu(shape, formats, Layout()).values())
-    start = max(1, int(whole_up(total / max(budget, 1.0))))
-    reason = f"weights alone need {total / 1e9:,.1f} GB, a GPU has {budget / 1e9:,.1f} GB" if start > 1 else "one GPU is the least"
+    context = float(kv_bytes_per_gpu(shape, tokens, sequences, bits, Layout())) if sequences and tokens else 0.0
+    if budget <= 0:
+        raise Infeasible("weights", f"{reserve_bytes / 1e9:,.1f} GB a GPU are reserved and leave nothing of its memory", "a smaller reserve")
+    start = max(1, int(whole_up((total + context) / budget)))  # however split, one copy of both must be held
+    reason = f"weights {total / 1e9:,.1f} GB and cache {context / 1e9:,.1f} GB, a GPU has {budget / 1e9:,.1f} GB" if start > 1 else "one GPU is the least"
     for gpus in range(start, limit + 1):
         for layout in candidate_layouts(shape, gpus):
             weights = sum(weights_bytes_per_gpu(shape, formats, layout).values())
@@ -256,7 +261,8 @@ def smallest_fit(shape: ModelShape, formats: Mapping[str, Format], device_bytes:
                 return gpus, layout, reason
             part = "weights do not fit" if weights > budget else "cache does not fit"
             reason = f"{layout.label}: {part}: weights {weights / 1e9:,.1f} GB and cache {cache / 1e9:,.1f} GB of {budget / 1e9:,.1f} GB a GPU"
-    raise Infeasible("weights" if total > budget * limit else "kv_cache", f"more than {limit} GPUs are needed: {reason}", "a shorter context")
+    raise Infeasible("weights" if total > budget * limit else "kv_cache", f"one replica needs more than {limit} GPUs: {reason}",
+                     "more replicas of fewer sequences, or a shorter context")
 
 
 def tier_shares(needed_bytes, tiers_bytes: Mapping[str, float], racks) -> dict[str, np.ndarray]:
@@ -275,13 +281,29 @@ def tier_shares(needed_bytes, tiers_bytes: Mapping[str, float], racks) -> dict[s
     return found
 
 
-def check_layout(layout: Mapping) -> Layout:
-    """Return a Layout from its plain sizes: tp, ep, dp (or attention_dp), pp, moe_tp (or etp), moe_ep.
+def _layout_in_words(text: str) -> dict[str, int]:
+    """Return the sizes of a label such as TP4 PP2 or DEP16 (attention-DP with EP). Raises: InputError for anything else, or a size twice."""
+    found: dict[str, int] = {}
+    if not re.fullmatch(r"\s*((DEP|TEP|TP|EP|DP|PP)\d{1,6}[\s,x_-]*)+", text, re.IGNORECASE):
+        raise InputError("layout", text, 'must be an object such as {"tp": 8}, or words such as TP8 EP8')
+    for name, size in re.findall(r"(DEP|TEP|TP|EP|DP|PP)(\d+)", text.upper()):
+        for key in {"DEP": ("dp", "ep"), "TEP": ("tp", "ep")}.get(name, (name.lower(),)):
+            if found.setdefault(key, int(size)) != int(size):
+                raise InputError("layout", text, f"says {key} twice")
+    return found
 
-    Parameters: layout, mapping name -> count [1]. A dp that is absent follows from ep / tp where ep is larger. Returns: Layout.
+
+def check_layout(layout: Mapping | str) -> Layout:
+    """Return a Layout from its plain sizes: tp, ep, dp (or attention_dp), pp, moe_tp (or etp), moe_ep; or from words such as TP4 PP2.
+
+    Parameters: layout, mapping name -> count [1], or text. A dp that is absent follows from ep / tp where ep is larger. Returns: Layout.
     Raises: InputError for an unknown name, a size below 1, or products that differ (both named).
     Validity: any. Error: none. Source: engines' flags.
     """
+    if isinstance(layout, str):
+        layout = _layout_in_words(layout)
+    if not isinstance(layout, Mapping):
+        raise InputError("layout", layout, 'must be an object such as {"tp": 8}, or words such as TP8 EP8')
     names = {"attention_dp": "dp", "etp": "moe_tp", "expert_tp": "moe_tp", "moe_ep": "ep"}
     plain = {names.get(k, k): v for k, v in layout.items() if v is not None}
     for name, size in plain.items():

@@ -107,5 +107,6 @@ def number(inputs: Mapping, name: str, *, low: float = 0.0, high: float = 1e15, 
     value = inputs.get(name, default)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high or (whole and value != int(value)):
         kind = "a whole number" if whole else "a number"
-        raise InputError(name, value, f"must be {kind} from {low:g} to {high:g}")
+        share = high == 1 and isinstance(value, (int, float)) and 1 < value <= 100
+        raise InputError(name, value, f"must be {kind} from {low:g} to {high:g}" + (f" (a share: {value / 100:g}, not percent)" if share else ""))
     return value

@@ -23,12 +23,13 @@ DEFAULT_MEMORY_FRACTION = 0.9
 def cache_bits(inputs: Mapping, default: str = "bf16") -> tuple[float, str]:
     """Return (bits, note) of the KV cache from kv_format, or from kv_bytes an element; the default is said in the note.
 
-    Raises: InputError for both at once.
+    Raises: InputError for both where they contradict.
     """
     if "kv_bytes" in inputs:
-        if "kv_format" in inputs:
-            raise InputError("kv_format and kv_bytes", f"{inputs['kv_format']} and {inputs['kv_bytes']}", "say the same thing: give one of them")
-        return 8.0 * number(inputs, "kv_bytes", low=0.25, high=8), ""
+        bits = 8.0 * number(inputs, "kv_bytes", low=0.25, high=8)
+        if "kv_format" in inputs and bits not in (number_format(inputs["kv_format"]).bits, number_format(inputs["kv_format"]).bits_per_value):
+            raise InputError("kv_format and kv_bytes", f"{inputs['kv_format']} and {inputs['kv_bytes']}", "must agree: give one of them")
+        return bits, ""
     if "kv_format" not in inputs:
         return number_format(default).bits, f"kv_format not given: {default}"
     return number_format(inputs["kv_format"]).bits, ""
@@ -59,8 +60,19 @@ def formats_of(inputs: Mapping, shape: ModelShape) -> dict[str, Format]:
     return weight_formats(shape, inputs.get("weight_format"))
 
 
-def _shared(inputs: Mapping) -> dict:
-    """Return the inputs with `formats` opened: {weights, kv} or {weight_format, kv_format} become plain inputs."""
+def replicated(layers, tp: int) -> list[str]:
+    """Return in words what tensor parallelism keeps more than once: KV heads beyond their number, and latents on every GPU."""
+    words = []
+    grouped = [a.kv_heads for a in layers if not a.shared_latent and a.kind != "linear"]
+    if grouped and tp > max(grouped):
+        words.append(f"{max(grouped)} KV heads are replicated {tp / max(grouped):g} times over TP{tp}")
+    if tp > 1 and any(a.shared_latent for a in layers):
+        words.append(f"the latent cache is whole on each GPU of TP{tp}: {tp} copies")
+    return words
+
+
+def _shared(inputs: Mapping, text: str = "weight_format") -> dict:
+    """Return the inputs with `formats` opened: {weights, kv} or {weight_format, kv_format} become plain inputs; one word is the input `text`."""
     opened = dict(inputs)
     given = opened.pop("formats", None)
     if isinstance(given, Mapping):
@@ -71,8 +83,8 @@ def _shared(inputs: Mapping) -> dict:
             if opened.setdefault(names[key], value) != value:
                 raise InputError(f"formats.{key} and {names[key]}", f"{value} and {opened[names[key]]}", "must agree")
     elif isinstance(given, str):
-        if opened.setdefault("weight_format", given) != given:
-            raise InputError("formats and weight_format", f"{given} and {opened['weight_format']}", "must agree")
+        if opened.setdefault(text, given) != given:
+            raise InputError(f"formats and {text}", f"{given} and {opened[text]}", "must agree")
     elif given is not None:
         raise InputError("formats", given, "must be {weights, kv}")
     return opened
@@ -93,6 +105,7 @@ def _kv_bytes(inputs: dict) -> Answer:
     state = transformer.state_bytes(layers, sequences)
     if state:
         note = "; ".join(n for n in (note, f"recurrent layers keep {state:,.0f} B more, whatever the length") if n)
+    note = "; ".join(n for n in (note, *replicated(layers, tp)) if n)
     basis = f"{allocator}, per GPU of TP{tp}" if tp > 1 else f"{allocator}, one replica"
     if not modelcards.understood(inputs["model"]):
         note = "; ".join(n for n in (note, "upper bound: this model_type is not known, its layers are read as a Llama-like model's") if n)
@@ -101,10 +114,7 @@ def _kv_bytes(inputs: dict) -> Answer:
 
 
 def _layout(inputs: Mapping) -> Layout:
-    layout = inputs.get("layout") or {}
-    if not isinstance(layout, Mapping):
-        raise InputError("layout", layout, 'must be an object such as {"tp": 8}')
-    return residency.check_layout(layout)
+    return residency.check_layout(inputs.get("layout", {}))
 
 
 def _weights(inputs: Mapping, shape: ModelShape, layout: Layout, rack: Rack | None = None) -> float:
@@ -117,9 +127,7 @@ def _weights_bytes_per_gpu(inputs: dict) -> Answer:
     value = _weights(inputs, shape, layout)
     taken = assumed(shape, inputs.get("weight_format"))
     words = [f"layout {layout.label}", *([taken] if taken else [])]
-    heads = max((a.kv_heads for a in shape.attention if not a.shared_latent and a.kind != "linear"), default=0)
-    if heads and layout.tp > heads:
-        words.append(f"{heads} KV heads are replicated {layout.tp / heads:g} times")
+    words += [said for said in replicated(shape.attention, layout.tp) if "KV heads" in said]
     if shape.experts and layout.ep > 1 and shape.experts.num % layout.ep:
         words.append(f"{residency.spare_experts(shape.experts.num, layout.ep)} spare expert copies")
     if shape.layers % layout.pp:
@@ -155,7 +163,7 @@ def _pool(inputs: Mapping, rack: Rack, shape: ModelShape, layout: Layout) -> tup
 
 
 def _default_layout(inputs: Mapping, shape: ModelShape) -> Layout:
-    if inputs.get("layout"):
+    if inputs.get("layout") != {} and "layout" in inputs:
         layout = _layout(inputs)
         gpus = inputs.get("gpus")
         if gpus is not None and layout.gpus != number(inputs, "gpus", low=1, high=1e7, whole=True):
@@ -211,7 +219,7 @@ def _max_sequences(inputs: dict) -> Answer:
         float(ends[0]),
         float(ends[2]),
         basis="one replica",
-        note="; ".join(n for n in (f"layout {layout.label}", note) if n),
+        note="; ".join(n for n in (f"layout {layout.label}", note, *replicated(shape.attention, layout.tp), *shape.notes) if n),
         limit="kv_cache",
     )
 
@@ -258,14 +266,14 @@ ON_SYSTEM = {
     "gpus": Input("GPUs of a replica", "GPUs"),
     "model": MODEL,
     **FORMATS,
-    "layout": Input("{tp, ep, dp or attention_dp, pp, moe_tp}", structured=True),
+    "layout": Input("{tp, ep, dp or attention_dp, pp, moe_tp}, or words such as TP8 EP8", structured=True),
     "memory_utilisation": Input("share of device memory an engine may use", "fraction"),
 }
 
 
-def opened(answer):
-    """Return the answer function with `formats` opened into weight_format and kv_format first."""
-    return lambda inputs: answer(_shared(inputs))
+def opened(answer, text: str = "weight_format"):
+    """Return the answer function with `formats` opened into weight_format and kv_format first; one word alone is the input `text`."""
+    return lambda inputs: answer(_shared(inputs, text))
 
 
 QUESTIONS = (
@@ -285,7 +293,7 @@ QUESTIONS = (
             "indexer": Input("count the sparse indexer's keys", default=True),
             "formats": FORMATS["formats"],
         },
-        opened(_kv_bytes),
+        opened(_kv_bytes, "kv_format"),
     ),
     Question(
         "weights_bytes_per_gpu",

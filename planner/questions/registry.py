@@ -40,7 +40,10 @@ class Input:
             value, unit = float(found[1]), found[2]
         if unit and unit != self.unit and isinstance(value, (int, float)) and not isinstance(value, bool):
             with np.errstate(over="ignore"):
-                return float(convert(number(name, value), unit, self.unit))
+                try:
+                    return float(convert(number(name, value), unit, self.unit))
+                except InputError:
+                    raise InputError(name, f"{value} {unit}", f"must be in {self.unit} or a unit that converts to it") from None
         return value
 
 

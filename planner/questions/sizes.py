@@ -54,7 +54,8 @@ def _total(shape: ModelShape, counted: str) -> int:
 def _parameters(inputs: dict) -> Answer:
     model, counted = _variant(inputs["model"])
     shape = modelcards.load(model)
-    part = PART_NAMES.get(inputs["part"], inputs["part"])
+    part = str(inputs["part"]).strip().lower().replace(" ", "_")
+    part = PART_NAMES.get(part, part)
     note = "; ".join(shape.notes)
     parts = transformer.parameters(shape)
     if part == "total":

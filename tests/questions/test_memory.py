@@ -179,11 +179,11 @@ def test_bad_layouts_are_refused(bad):
         {"kv_format": ""},
         {"allocator": "paged"},
         {"model": "no/such"},
-        {"kv_format": "fp8", "kv_bytes": 1},
+        {"kv_format": "fp8", "kv_bytes": 2},
         {"indexer": "false"},
         {"indexer": 0},
         {"formats": {"kv": "fp8"}, "kv_format": "bf16"},
-        {"formats": {"kv": "fp8"}, "kv_bytes": 1},
+        {"formats": {"kv": "fp8"}, "kv_bytes": 2},
         {"model": "Llama-3.1-70B", "tp": 3},
         {"model": "Llama-3.1-70B", "tp": 12},
     ],
@@ -248,3 +248,61 @@ def test_every_published_size(row):
     if row["checkpoint_bytes"]:
         got = ask("checkpoint_bytes", model=row["model"]).value
         assert got == pytest.approx(int(row["checkpoint_bytes"]), rel=LISTED.get(row["model"], 0), abs=0)
+
+
+def test_one_cache_format_said_twice_must_agree():
+    once = ask("kv_bytes", model="DeepSeek-R1", tokens=100, kv_format="fp8").value
+    assert ask("kv_bytes", model="DeepSeek-R1", tokens=100, kv_format="fp8", kv_bytes=1).value == once
+    assert ask("kv_bytes", model="DeepSeek-R1", tokens=100, formats="fp8").value == once
+    with pytest.raises(InputError, match="kv_format and kv_bytes must agree"):
+        ask("kv_bytes", model="DeepSeek-R1", tokens=100, kv_format="fp8", kv_bytes=2)
+
+
+def test_replication_under_tp_is_said_in_words():
+    assert "8 KV heads are replicated 2 times over TP16" in ask("kv_bytes", model="Llama-3.1-70B", tokens=1, tp=16).note
+    assert "8 copies" in ask("kv_bytes", model="DeepSeek-R1", tokens=1, tp=8).note
+    assert "replicated" not in ask("kv_bytes", model="Llama-3.1-70B", tokens=1, tp=8).note
+    many = {"system": "gb300-nvl72", "gpus": 16, "model": "Llama-3.1-70B", "formats": {"weights": "fp8", "kv": "fp8"}, "context_tokens": 8192}
+    assert "replicated 2 times" in ask("max_sequences", layout={"tp": 16}, **many).note
+
+
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [("TP8", {"tp": 8}), ("TP4 PP2", {"tp": 4, "pp": 2}), ("dep16", {"dp": 16, "ep": 16}), ("TEP8", {"tp": 8, "ep": 8}), ("TP4PP2", {"tp": 4, "pp": 2})],
+)
+def test_layouts_in_words(words, sizes):
+    given = {"model": "DeepSeek-R1", "weight_format": "nvfp4"}
+    assert ask("weights_bytes_per_gpu", layout=words, **given).value == ask("weights_bytes_per_gpu", layout=sizes, **given).value
+
+
+@pytest.mark.parametrize("words", ["", "8", "TP", "TP8 TP4", "ZP8", "TP8 and PP2", "TP0", "TP8888888", [8], 8])
+def test_layouts_that_no_one_can_read_are_refused(words):
+    with pytest.raises(InputError, match="layout"):
+        ask("weights_bytes_per_gpu", model="DeepSeek-R1", layout=words)
+
+
+def test_the_smallest_fit_tries_attention_dp_over_stages():
+    given = {"system": "gb300-nvl72", "model": "DeepSeek-R1", "formats": {"weights": "nvfp4", "kv": "fp8"}, "context_tokens": 131072}
+    assert ask("smallest_fit", sequences=30000, **given).value < 600
+    with pytest.raises(Infeasible, match="one replica needs more than 4096 GPUs"):
+        ask("smallest_fit", sequences=10**9, **given)
+    with pytest.raises(Infeasible, match="reserved"):
+        ask("smallest_fit", reserve_bytes=9e11, **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "line"),
+    [
+        ("kv_bytes", {"model": 7}, "model must be a catalogue name"),
+        ("kv_bytes", {"model": [1]}, "model must be a catalogue name"),
+        ("kv_bytes", {"model": "DeepSeek-R1", "tokens": "8k"}, "kv_bytes.tokens must be in tokens"),
+        ("kv_pool_bytes", {"system": "h100-sxm", "model": "Qwen/Qwen3-8B", "memory_utilisation": 90}, "a share: 0.9, not percent"),
+    ],
+)
+def test_wrong_kinds_are_named(name, inputs, line):
+    with pytest.raises(InputError, match=line):
+        ask(name, **inputs)
+
+
+def test_parts_in_capitals():
+    assert ask("parameters", model="DeepSeek-R1", part="Total").value == ask("parameters", model="DeepSeek-R1").value
