@@ -9,6 +9,8 @@ def shown(value: object, longest: int = 60) -> str:
     Parameters: value, any object; longest, characters kept. Returns text of at most `longest` + 1 characters.
     Raises: nothing. An integer too long to print is described by its number of bits.
     """
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        value = value.item()
     try:
         text = repr(value)
     except ValueError:  # CPython refuses to print integers past 4,300 digits

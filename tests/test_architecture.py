@@ -12,7 +12,7 @@ FLOORS = [
 ]
 MODEL_RUNGS = [
     {"roofline", "collectives", "expert_parallel", "interconnect", "power", "cooling", "reliability", "stragglers", "storage", "cost", "queueing",
-     "sessions"},
+     "sessions", "service_level"},
     {"transformer"}, {"residency", "fabric"}, {"serving", "training"}, {"rl"},
 ]
 MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p.stat().st_size)

@@ -112,7 +112,15 @@ def break_even_rows() -> list[dict]:
     return pricing.rows()
 
 
+def training_error_rows() -> list[dict]:
+    """Return what was aimed at and reached of training steps and reinforcement learning, misses included."""
+    from planner.views.training_and_goodput import error_rows as rows
+
+    return rows()
+
+
 TABLES = {"plan.csv": plan_rows, "residency.csv": residency_rows, "fabric.csv": fabric_rows, "goodput.csv": goodput_rows,
+          "training_errors.csv": training_error_rows,
           "break_even.csv": break_even_rows}
 
 

@@ -53,6 +53,23 @@ def fit() -> list[Constant]:
     return rows
 
 
+def cause_shares(study: str = "Llama 3 405B") -> dict[str, tuple[int, float, float | None]]:
+    """Return cause -> (count [1], share of all unexpected interruptions [1] by count, share as printed [1] or None), most frequent first.
+
+    Shares are counted again, not copied: a printed one may contradict its own count. Raises: InputError for a study without counted causes.
+    """
+    total = float(_published(study, "unexpected interruptions")["value"])
+    found = {}
+    for row in table("reliability.csv"):
+        if row["study"] == study and row["metric"].startswith("interruptions: "):
+            printed = re.search(r"printed share ([\d.]+)%", row["note"])
+            found[row["metric"].removeprefix("interruptions: ")] = (int(row["value"]), float(row["value"]) / total,
+                                                                    float(printed[1]) / 100 if printed else None)
+    if not found:
+        raise InputError("study", study, "must be one whose causes were counted, such as Llama 3 405B")
+    return dict(sorted(found.items(), key=lambda item: -item[1][0]))
+
+
 def population(name: str) -> tuple[str, Constant, Constant, dict[str, str]]:
     """Return (id, node rate, job rate, row) of a population by its id or a spelling. Raises: InputError naming the known ones."""
     wanted = str(name).strip().lower()

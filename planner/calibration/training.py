@@ -203,6 +203,24 @@ def left_out(rows: tuple[Row, ...], series: tuple[str, str, str], start: np.ndar
     return found
 
 
+def from_one_row(values: dict[tuple[str, str], float], rows: tuple[Row, ...], small: str, large: str) -> float:
+    """Return the error (predicted over measured step - 1) of a larger run, carried over from one smaller row of its layout.
+
+    All other rows of the larger run's series are left out of what is carried over. Parameters: values, fitted; rows of one kind; small and large,
+    row ids. Raises: InputError for an id that is not among the rows.
+    """
+    by_name = {r.run.row: r for r in rows}
+    for name in (small, large):
+        if name not in by_name:
+            raise InputError("row", name, "must be a calibration row")
+    wanted = by_name[large]
+    kept = tuple(r for r in rows if r.run.row == small or (r.run.release.prefix, r.run.model) != (wanted.run.release.prefix, wanted.run.model))
+    eff = efficiency(values, wanted.run.system, wanted.run.precision, wanted.run.release.stack in UNFUSED, wanted.split)
+    parts = physics_parts(eff, wanted, values.get(("release_rate", ""), 0.0))
+    mean, _, _ = carrier(values, kept).carried(traits_of(wanted, parts))
+    return sum(parts.values()) * float(np.exp(mean)) / wanted.run.step_seconds - 1
+
+
 def plausible(name: str, scope: str, value: float) -> tuple[float, float]:
     """Return the 10th and 90th percentile that the prior's spread would give around a fitted value: an upper bound of its uncertainty."""
     reach = float(np.exp(1.2816 * priors()[name, scope][1]))

@@ -16,6 +16,7 @@ from planner.questions.registry import Input, Question
 from planner.units import UNITS, count, fraction, nonnegative, number, positive, to_base
 
 DAY = 86400.0
+LEAST_GOODPUT = 1e-3  # below it a job stands still, whatever the digits say
 SIMULATION_ERROR = 0.01  # what the docstring of goodput_fraction states and its test asserts
 SUFFIXES = {"s": "s", "seconds": "s", "sec": "s", "ms": "ms", "min": "min", "minutes": "min", "h": "h", "hours": "h", "days": "day"}
 _RATE = re.compile(r"(?:/|per|failures|faults|\s)*(?P<per>[0-9,.e]*)?\s*(?P<what>node|server|gpu|rack|job|cluster)?[\s_-]*"
@@ -200,6 +201,11 @@ def _goodput(inputs: dict) -> Answer:
         if quantity not in parts:
             raise InputError("quantity", quantity, f"must be one of {', '.join(parts)}")
         values.append(float(parts[quantity]))
+    good = float(reliability.goodput_fraction(mttf, interval, write, restart, lag))
+    if good < LEAST_GOODPUT:
+        near = float(reliability.best_interval_seconds(mttf, max(write, 1e-3)))
+        raise Infeasible("no progress", f"an interval of {interval:,.4g} s, {write:,.4g} s a checkpoint and a stop every {mttf:,.0f} s on average "
+                         f"keep {good:.1g} of the time", f"an interval near {near:,.0f} s, a shorter checkpoint, or fewer GPUs in one job")
     low, high = max(min(values) - SIMULATION_ERROR, 0.0), min(max(values) + SIMULATION_ERROR, 1.0)
     limit = max((k for k in parts if k != "goodput"), key=lambda k: parts[k])
     note = "; ".join(n for n in (rate.note, chosen, waits) if n)

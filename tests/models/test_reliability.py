@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.calibration import reliability as populations
 from planner.errors import Infeasible, InputError
 from planner.models import reliability, stragglers
 from planner.questions import all_questions, check
@@ -121,6 +122,57 @@ def test_refusals_are_words():
             ASK["goodput"].ask({"gpus": 1024, "population": "rsc-1", "write_s": 10, "restart_s": 60, "interval_s": 600, **inputs})
     with pytest.raises(InputError, match="failure_rate is required"):
         ASK["mttf"].ask({"gpus": 72})
+
+
+@pytest.mark.parametrize("inputs", [{"interval_s": 1e12}, {"write_s": 1e9, "interval_s": None}, {"lag_s": 1e5, "interval_s": None},
+                                    {"interval_s": 1e-9}])
+def test_a_goodput_of_nothing_is_no_progress(inputs):
+    with pytest.raises(Infeasible, match=r"no progress.*an interval near"):
+        ASK["goodput"].ask({"gpus": 16384, "population": "rsc-1", "write_s": 10, "restart_s": 600, "interval_s": 353, **inputs})
+
+
+@settings(max_examples=60, deadline=None)
+@given(gpus=st.integers(1, 10**7), interval=st.floats(1e-6, 1e9), write=st.floats(0, 1e7), restart=st.floats(0, 1e7), lag=st.floats(0, 1e6))
+def test_no_answer_is_negative_or_a_sentinel(gpus, interval, write, restart, lag):
+    times = {"interval_s": interval, "write_s": write, "restart_s": restart, "lag_s": lag}
+    try:
+        answer = ASK["goodput"].ask({"gpus": gpus, "population": "rsc-1", **times})
+    except (Infeasible, InputError):
+        return
+    assert 1e-3 <= answer.value <= 1
+    assert 0 <= answer.low <= answer.value <= answer.high <= 1
+
+
+def test_tr03_shares_are_counted_again():
+    shares = populations.cause_shares()
+    count, share, printed = shares["Faulty GPU"]
+    assert count == 148
+    assert 100 * share == pytest.approx(35.3221957, rel=1e-3)
+    assert printed == pytest.approx(0.301)
+    assert sum(c for c, _, _ in shares.values()) == 419
+    assert sum(s for _, s, _ in shares.values()) == pytest.approx(1)
+    with pytest.raises(InputError, match="Meta RSC"):
+        populations.cause_shares("Meta RSC-1")
+
+
+def test_tr10_no_slo_no_goodput():
+    for slo in (None, {}, {"ttft_s": None}):
+        answer = ASK["serving_goodput"].ask({"slo": slo, "ttft_s": [0.1, 0.2]})
+        assert answer.value is None
+        assert "no SLO is set" in answer.note
+    with pytest.raises(InputError, match="slo is not an input"):
+        ASK["goodput"].ask({"gpus": 16, "population": "rsc-1", "write_s": 1, "slo": None})
+    inside = ASK["serving_goodput"].ask({"slo": {"ttft_s": 0.5, "tpot_s": 0.05}, "ttft_s": [0.1, 0.4, 0.6, float("inf")],
+                                         "tpot_s": [0.02, 0.06, 0.02, 0.02]})
+    assert inside.value == 0.25
+    assert "not the goodput of a training job" in inside.basis
+    two = {"ttft_s": 1, "e2e_s": 1}
+    for inputs, words in (({"slo": {"ttft_s": 0}, "ttft_s": [1]}, "slo.ttft_s"), ({"slo": {"speed": 1}}, "slo.speed"),
+                          ({"slo": 3}, "object of limits"), ({"slo": {"ttft_s": 1}}, "ttft_s is required"),
+                          ({"slo": two, "ttft_s": [1, 2], "e2e_s": [1]}, "one time"),
+                          ({"slo": {"ttft_s": 1}, "ttft_s": [-1]}, "ttft_s must be >= 0")):
+        with pytest.raises(InputError, match=words):
+            ASK["serving_goodput"].ask(inputs)
 
 
 def test_rates_are_read_in_the_users_words():

@@ -75,9 +75,13 @@ def test_scaling_from_one_rack_to_131072_gpus():
 
 def test_handed_cases_on_rates():
     """TR08: FLOPs of one micro-batch over a step of eight leave an eighth. TR09: tokens over all steps, not over the last."""
-    assert JOB.flops_per_token() * 8192 / (JOB.flops_per_token() * 8 * 8192) == 0.125
     from planner.questions import all_questions
 
+    step = {"system": "gb200-nvl72", "model": "LLAMA3.1_405B", "gpus": 64, "layout": {"tp": 4, "pp": 16, "dp": 1}, "seq": 8192, "global_batch": 8,
+            "micro_batch": 1, "precision": "fp8"}
+    mfu, took = (all_questions()["training_step"].ask({**step, "quantity": q, "convention": "causal"}).value for q in ("mfu", "step_s"))
+    of_one = JOB.flops_per_token() * 8192 / (took * 64 * MACHINE.peak_flops_per_s)
+    assert of_one / mfu == pytest.approx(0.125, rel=1e-6)
     asked = all_questions()["time_to_train"].ask({"steps": 1000, "step_s": 20})
     assert 100e6 / asked.value == pytest.approx(5000)
 

@@ -85,3 +85,12 @@ def test_panels_run_without_a_kernel_and_keep_the_last_plot(panel):
     population.value = "aegis-h100"
     gpus.value = gpus.options[-1][1] if isinstance(gpus.options[-1], tuple) else gpus.options[-1]
     assert population.value == "aegis-h100"
+
+
+def test_misses_are_printed_with_their_aims():
+    pairs, rows = training.pairs_table(), training.error_rows()
+    assert set(pairs["Within 3 %"]) == {"yes", "missed"}
+    assert sum(r["met"] == "missed" for r in rows) == (pairs["Within 3 %"] == "missed").sum()
+    assert all(r["met"] == "yes" for r in rows if r["quantity"].startswith("dense") and r["aim"])
+    assert "largest 24% (C058)" in training.rl_errors()
+    assert "148 is 35.3%, printed 30.1%" in training.interruption_shares()

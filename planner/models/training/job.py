@@ -180,7 +180,8 @@ def check(job: Work, layout: TrainingLayout, global_batch, micro_batch, gpus=Non
 
     Parameters: job; layout; global_batch and micro_batch [sequence]; gpus [1], checked against the layout where given.
     Returns nothing. Raises: InputError naming the field: tp x pp x dp x cp against gpus, batch not a multiple of dp x micro batch, ep
-    beyond the experts or not dividing them, more stages or chunks than layers.
+    beyond the experts or not dividing them, more stages or chunks than layers, tp that does not divide the attention heads, fsdp that does not
+    divide dp x cp.
     Validity: one job. Error: exact. Source: definitions of the parallel sizes [1].
     """
     batch, micro = count("global_batch", global_batch), count("micro_batch", micro_batch)
@@ -196,6 +197,9 @@ def check(job: Work, layout: TrainingLayout, global_batch, micro_batch, gpus=Non
     if job.experts and np.any(job.experts % np.asarray(layout.ep)):
         raise InputError("layout.ep", _first(layout.ep), f"must divide the {job.experts} experts")
     if np.any(np.asarray(layout.pp * layout.vpp) > job.layers + 2):
-        raise InputError("layout.pp", _first(layout.pp), f"x vpp must be at most the layers, {job.layers}")
-    if np.any(np.asarray(layout.tp) > job.heads):
-        raise InputError("layout.tp", _first(layout.tp), f"must be at most the attention heads, {job.heads}")
+        raise InputError("layout.pp", _first(layout.pp * layout.vpp), f"x vpp must be at most the layers, {job.layers}")
+    if np.any(job.heads % np.asarray(layout.tp)):
+        raise InputError("layout.tp", _first(layout.tp), f"must divide the {job.heads} attention heads")
+    ranks = np.asarray(layout.dp * layout.cp)
+    if np.any(ranks % np.maximum(layout.fsdp, 1)):
+        raise InputError("layout.fsdp", _first(layout.fsdp), f"must divide dp x cp = {_first(ranks):g}")
