@@ -221,7 +221,8 @@ def candidate_layouts(shape: ModelShape, gpus: int) -> list[Layout]:
     """Return the layouts of one replica on exactly `gpus` GPUs that heads, experts and layers allow.
 
     Parameters: shape; gpus [1]. Returns: layouts: TP a power of two that divides the heads, the rest in PP; for experts also EP over TP and
-    attention-DP with EP in every number of stages. Raises: InputError for gpus below 1. Validity: common layouts, not all. Error: none. Source: published runs.
+    attention-DP with EP in every number of stages. Raises: InputError for gpus below 1.
+    Validity: common layouts, not all. Error: none. Source: published runs.
     """
     positive("gpus", gpus)
     found = []
@@ -252,7 +253,8 @@ def smallest_fit(shape: ModelShape, formats: Mapping[str, Format], device_bytes:
     if budget <= 0:
         raise Infeasible("weights", f"{reserve_bytes / 1e9:,.1f} GB a GPU are reserved and leave nothing of its memory", "a smaller reserve")
     start = max(1, int(whole_up((total + context) / budget)))  # however split, one copy of both must be held
-    reason = f"weights {total / 1e9:,.1f} GB and cache {context / 1e9:,.1f} GB, a GPU has {budget / 1e9:,.1f} GB" if start > 1 else "one GPU is the least"
+    sizes = f"weights {total / 1e9:,.1f} GB and cache {context / 1e9:,.1f} GB, a GPU has {budget / 1e9:,.1f} GB"
+    reason = sizes if start > 1 else "one GPU is the least"
     for gpus in range(start, limit + 1):
         for layout in candidate_layouts(shape, gpus):
             weights = sum(weights_bytes_per_gpu(shape, formats, layout).values())

@@ -268,7 +268,13 @@ def test_replication_under_tp_is_said_in_words():
 
 @pytest.mark.parametrize(
     ("words", "sizes"),
-    [("TP8", {"tp": 8}), ("TP4 PP2", {"tp": 4, "pp": 2}), ("dep16", {"dp": 16, "ep": 16}), ("TEP8", {"tp": 8, "ep": 8}), ("TP4PP2", {"tp": 4, "pp": 2})],
+    [
+        ("TP8", {"tp": 8}),
+        ("TP4 PP2", {"tp": 4, "pp": 2}),
+        ("dep16", {"dp": 16, "ep": 16}),
+        ("TEP8", {"tp": 8, "ep": 8}),
+        ("TP4PP2", {"tp": 4, "pp": 2}),
+    ],
 )
 def test_layouts_in_words(words, sizes):
     given = {"model": "DeepSeek-R1", "weight_format": "nvfp4"}
