@@ -155,16 +155,17 @@ def growth_table(plan: Plan) -> pd.DataFrame:
 
 
 def months_table(plan: Plan) -> pd.DataFrame:
-    """Return every month of every option: racks with their range, power at the meter, racks to order in it, and racks that begin to serve."""
+    """Return months as columns: per option the racks needed with their range, power at the meter, racks to order, and racks that begin to serve."""
+    months = list(dict.fromkeys(m for o in plan.options if o.growth is not None for m in o.growth.months))
     rows = []
     for o in (o for o in plan.options if o.growth is not None):
-        for i, month in enumerate(o.growth.months):
-            rows.append({"workload": o.workload, "system": o.system, "month": month, "racks needed": o.growth.racks[i],
-                         "low": o.growth.racks_low[i], "high": o.growth.racks_high[i], "facility MW": o.growth.facility_mw[i],
-                         "racks to order": sum(x.racks for x in o.growth.orders if x.order_by == month),
-                         "racks that begin to serve": sum(x.racks for x in o.growth.orders if x.serves_from == month)})
-    return pd.DataFrame(rows, columns=["workload", "system", "month", "racks needed", "low", "high", "facility MW", "racks to order",
-                                       "racks that begin to serve"])
+        g = o.growth
+        lines = {"racks needed": g.racks, "racks needed, low": g.racks_low, "racks needed, high": g.racks_high, "facility MW": g.facility_mw,
+                 "racks to order": [sum(x.racks for x in g.orders if x.order_by == m) for m in g.months],
+                 "racks that begin to serve": [sum(x.racks for x in g.orders if x.serves_from == m) for m in g.months]}
+        rows += [{"workload": o.workload, "system": o.system, "quantity": name, **dict(zip(g.months, values, strict=True))}
+                 for name, values in lines.items()]
+    return pd.DataFrame(rows, columns=["workload", "system", "quantity", *months], dtype=object)
 
 
 def drivers_table(plan: Plan) -> pd.DataFrame:
