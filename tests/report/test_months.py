@@ -13,7 +13,7 @@ from planner.views import decision as view
 
 
 def test_the_workbook_has_months_as_columns():
-    made = decide(scenario.load(folder("scenarios") / "two-models-one-fleet.toml"))
+    made = decide(scenario.load(folder("scenarios") / "rubin-vs-gb300.toml"))
     book = openpyxl.load_workbook(io.BytesIO(workbook(view.tables(made), datetime.date(2026, 11, 30))))
     rows = [[c.value for c in row] for row in book["Months"].rows]
     served = [o for o in made.options if o.growth is not None]
