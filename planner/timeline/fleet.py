@@ -69,6 +69,10 @@ def allocate(supplies: Sequence[Supply], in_service: np.ndarray, demand: Mapping
     racks, months = np.asarray(in_service, float), in_service.shape[-1]
     if racks.ndim != 3 or racks.shape[1] != len(supplies):
         raise InputError("in_service", racks.shape, f"must be (draws, {len(supplies)}, months)")
+    for given, known in ((hourly, names), (prefer, names), (dict.fromkeys(s for w in (prefer or {}) for s in prefer[w]), [s.name for s in supplies])):
+        unknown = [name for name in given or () if name not in known]
+        if unknown:
+            raise InputError("sharing", unknown[0], f"must be one of {', '.join(known)}")
     wanted = np.stack(np.broadcast_arrays(*(nonnegative(f"demand.{w}", np.atleast_2d(demand[w])) for w in names)), axis=1)
     if wanted.shape[2] != months:
         raise InputError("demand", wanted.shape[2], f"must hold one value a month ({months})")
@@ -77,6 +81,8 @@ def allocate(supplies: Sequence[Supply], in_service: np.ndarray, demand: Mapping
     profile = np.ones((len(names), HOURS if hourly else 1))
     for i, w in enumerate(names):
         if hourly and w in hourly:
+            if len(hourly[w]) != HOURS:
+                raise InputError(f"hourly.{w}", len(hourly[w]), f"must hold {HOURS} shares of the busiest hour")
             profile[i] = fraction(f"hourly.{w}", hourly[w])
             if profile[i].max() != 1:
                 raise InputError(f"hourly.{w}", float(profile[i].max()), "must reach 1 in the busiest hour")
@@ -218,6 +224,8 @@ def survival(serving_racks: int, gpus_per_rack: int, gpus_per_tray: int, down: M
     lost = {d: int(count(f"down.{d}", down.get(d, 0), 0)) for d in DOMAINS}
     need = int(count("serving_racks", serving_racks, 0))
     trays = int(count("gpus_per_rack", gpus_per_rack)) / int(count("gpus_per_tray", gpus_per_tray))
+    if trays != int(trays):
+        raise InputError("gpus_per_tray", gpus_per_tray, f"must divide the {gpus_per_rack} GPUs of a rack")
     for name, has in (("power_feed", feeds), ("plane", planes), ("site", sites)):
         if lost[name] >= int(count(name, has)) and lost[name]:
             raise Infeasible(name, f"{lost[name]} of {has} {name.replace('_', ' ')}s down leaves none", f"at least {lost[name] + 1}")

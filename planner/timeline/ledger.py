@@ -182,6 +182,9 @@ def ledger(supplies: Sequence[Supply], orders: Sequence[Order], months: int, ext
     placed, arrived, accepted, gone = (np.cumsum(c[:, :, :n], axis=2) for c in (placed, arrived, accepted, gone))
     standing = accepted - gone
     powered = _powered(supplies, standing, n, site_watts, site_racks)
+    for name in spares or ():
+        if name not in place:
+            raise InputError(f"spares.{name}", spares[name], f"must be of a supply: {', '.join(place)}")
     kept = np.array([int(count(f"spares.{s.name}", (spares or {}).get(s.name, 0), 0)) for s in supplies])[None, :, None]
     spare = np.minimum(powered, kept)
     states = {"in transit": placed - arrived, "in acceptance": arrived - accepted, "in service": powered - spare, "spare": spare,

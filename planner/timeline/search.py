@@ -18,6 +18,7 @@ from planner.units import count, fraction, nonnegative, positive
 
 SECONDS = 20.0
 GAP = 1e-3
+MOST_RACKS = 1_000_000  # in one order or month: past it the solver's numbers lie too far apart
 
 
 @dataclass(frozen=True)
@@ -148,13 +149,22 @@ class _Problem:
 
 
 def _checked(supplies, demand, limits):
-    by_name(supplies)
+    place = by_name(supplies)
     for s in supplies:
         money.rack_usd_per_month(s)
-    table = np.array([nonnegative(f"demand.{w}", d) for w, d in demand.items()])
-    if table.ndim != 2:
-        raise InputError("demand", table.shape, "must hold one value a month for each workload")
-    months = table.shape[1]
+    for name, racks in (limits.spares or {}).items():
+        if name not in place:
+            raise InputError(f"spares.{name}", racks, f"must be of a supply: {', '.join(place)}")
+        count(f"spares.{name}", racks, 0, MOST_RACKS)
+    rows = [nonnegative(f"demand.{w}", d) for w, d in demand.items()]
+    lengths = [r.shape for r in rows]
+    if not rows or rows[0].ndim != 1 or len(set(lengths)) > 1:
+        raise InputError("demand", lengths, "must hold one value a month for each workload, over the same months")
+    table, months = np.array(rows), len(rows[0])
+    for name, series in demand.items():
+        best = max(s.throughput.get(name, 0.0) for s in supplies)
+        if best > 0 and np.max(series) > MOST_RACKS * best:
+            raise InputError(f"demand.{name}", float(np.max(series)), f"must be at most {MOST_RACKS:,} racks of the fastest supply")
     count("serve_from", limits.serve_from, 0, months - 1)
     for name, limit in (("site_watts", limits.site.watts), ("site_racks", limits.site.racks)):
         if limit is not None and len(limit) != months:

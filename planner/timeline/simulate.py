@@ -70,6 +70,9 @@ def simulate(supplies: Sequence[Supply], orders: Sequence[Order], demand: Mappin
     if not demand:
         raise InputError("demand", 0, "must name at least one workload")
     months = np.atleast_2d(next(iter(demand.values()))).shape[1]
+    for name, series in demand.items():
+        if np.atleast_2d(series).shape[1] != months:
+            raise InputError(f"demand.{name}", np.atleast_2d(series).shape[1], f"must hold one value a month, as the others ({months})")
     found = ledger(supplies, orders, months, future.late, spares, site.watts, site.racks)
     given = fleet.allocate(supplies, found.in_service, demand, factor=future.throughput, **sharing)
     powered = found.in_service + found.states["spare"]

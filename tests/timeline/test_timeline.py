@@ -213,7 +213,11 @@ def test_growth_season_and_peak():
     (lambda: Supply("s", {"w": 1.0}, 8, 1.0, 1, usd=1.0, rent_usd_per_month=1.0), "name two supplies"),
     (lambda: Supply("s", {}, 8, 1.0, 1), "at least one workload"),
     (lambda: Supply("s", {"w": 1.0}, 8, 1.0, -1), "lead_months"), (lambda: Supply("s", {"w": 1.0}, 8, 1.0, 1, usd=0.0), "usd must be > 0"),
-    (lambda: simulate([A], [], {}), "at least one workload"), (lambda: simulate([A], [], NEED, priority=["x"]), "each workload once"),
+    (lambda: simulate([A], [], {}), "at least one workload"), (lambda: simulate([A], [], {**NEED, "w": np.ones(2)}), "demand.w must hold one value"),
+    (lambda: simulate([A], [], NEED, hourly={"mail": [1] * 24}), "must be one of chat"),
+    (lambda: simulate([A], [], NEED, spares={"z": 1}), "spares.z"),
+    (lambda: simulate([A], [], NEED, hourly={"chat": [1] * 23}), "24 shares"), (lambda: simulate([A], [], NEED, prefer={"chat": ["b"]}), "one of a"),
+    (lambda: fleet.survival(10, 72, 5, {}), "must divide the 72 GPUs"), (lambda: simulate([A], [], NEED, priority=["x"]), "each workload once"),
     (lambda: simulate([A], [], NEED, hourly={"chat": [0.5] * 24}), "must reach 1"),
     (lambda: money.rack_usd_per_month(Supply("s", {"w": 1.0}, 8, 1.0, 1)), "not available, and not 0")])
 def test_refusals(make, words):

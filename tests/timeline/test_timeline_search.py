@@ -82,6 +82,15 @@ def test_several_limits_at_once_and_unservable_demand():
         search.cheapest([CHEAP], {"w": np.array([0.0, 1.0])}, Limits(Site(np.array([1.0]))))
 
 
+@pytest.mark.parametrize(("need", "limits", "words"), [
+    ({"w": [0, 1e13]}, Limits(serve_from=1), "at most 1,000,000 racks"), ({"w": [0, 1.0], "v": [1.0]}, Limits(), "over the same months"),
+    ({}, Limits(), "one value a month"), ({"w": [0, 1.0]}, Limits(spares={"z": 1}), "spares.z must be of a supply: cheap"),
+    ({"w": [0, 1.0]}, Limits(spares={"cheap": -1}), "spares.cheap")])
+def test_what_is_no_problem_is_refused_by_name(need, limits, words):
+    with pytest.raises(InputError, match=words):
+        search.cheapest([CHEAP], {name: np.array(series, float) for name, series in need.items()}, limits)
+
+
 def test_spares_are_ordered_on_top():
     plain = search.cheapest([CHEAP], {"w": np.array([0.0, 30.0, 30.0])}, Limits(serve_from=1))
     spared = search.cheapest([CHEAP], {"w": np.array([0.0, 30.0, 30.0])}, Limits(serve_from=1, spares={"cheap": 2}))
