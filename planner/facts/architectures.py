@@ -157,6 +157,7 @@ def _experts(c: Mapping, layers: int, part: str = "") -> list[Weight]:
             Weight(sh, "latent_out", h, latent, layers, layers, True, layers),
         ]
     shared = c.get("shared_expert_intermediate_size") or c.get("share_expert_dim") or c.get("moe_shared_expert_intermediate_size")
+    shared = shared or c.get("shared_intermediate_size")
     if latent and c.get("latent_moe_use_norm"):
         found.append(Weight(part or "norm", "latent_norm", latent, 0, layers, layers, False, layers))
     number = c.get("n_shared_experts") or 0

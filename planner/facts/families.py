@@ -28,6 +28,10 @@ MORE_TENSORS = (
     "cross_attention_frequency",
     "use_mem_rope",
     "per_layer_config",
+    "num_sliding_attention_heads",
+    "use_double_wide_mlp",
+    "prefix_dense_intermediate_size",
+    "o_lora_rank",
 )
 UNKNOWN = "llama"  # the row that a model_type without a row of its own is read by, and said to be
 
@@ -125,6 +129,18 @@ def family(model_type: str | None, model: str = "") -> Family:
 def refused() -> dict[str, str]:
     """Return model_type -> why its tensors are not understood, of every type in data/model_families_refused.csv."""
     return {r["model_type"]: r["reason"] for r in table("model_families_refused.csv")}
+
+
+@cache
+def _fields() -> frozenset[str]:
+    return frozenset(r["field"] for r in table("config_fields.csv"))
+
+
+def unread(config: Mapping, shown: int = 5) -> str:
+    """Return a note of the fields that no reader here knows, an empty text where there are none."""
+    found = sorted("".join(c if c.isprintable() else "?" for c in str(k)[:40]) for k, v in config.items() if k not in _fields() and v is not None)
+    more = f" and {len(found) - shown} more" if len(found) > shown else ""
+    return f"fields that are not known are not read: {', '.join(found[:shown])}{more}" if found else ""
 
 
 def known(model_type: str | None) -> bool:

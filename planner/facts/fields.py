@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from planner.errors import InputError
 
 MAX_LAYERS = 10_000
+MAX_DEPTH = 4
 # old and rival names of one field, in the order in which they are looked up
 NAMES = {
     "hidden_size": ("hidden_size", "n_embd", "d_model", "dim", "model_dim"),
@@ -93,6 +94,7 @@ SIZES = {
     "routed_expert_hidden_size",
     "shared_expert_intermediate_size",
     "share_expert_dim",
+    "shared_intermediate_size",
     "moe_shared_expert_intermediate_size",
     "global_head_dim",
     "num_global_key_value_heads",
@@ -142,6 +144,7 @@ LISTS = {
     "indexer_types",
     "moe_layers",
     "attn_type_list",
+    "index_layer_types",
 }
 TEXTS = {"hybrid_override_pattern", "model_type", "topk_method"}
 
@@ -149,15 +152,22 @@ TEXTS = {"hybrid_override_pattern", "model_type", "topk_method"}
 INHERITED = ("tie_word_embeddings", "quantization_config", "architectures", "dtype", "torch_dtype")
 
 
-def text_part(config: Mapping) -> dict:
-    """Return the language model's part of a config: nested under text_config, thinker_config, llm_config or language_config."""
+def text_part(config: Mapping, depth: int = 0) -> dict:
+    """Return the language model's part of a config: nested under text_config, thinker_config, llm_config or language_config.
+
+    Raises: InputError for a part that is no object, parts nested too deep, or two answers about tied embeddings.
+    """
+    if depth > MAX_DEPTH:
+        raise InputError("text_config", f"more than {MAX_DEPTH} of them", "must not be nested so deep")
     for key in ("thinker_config", "text_config", "llm_config", "language_config"):
+        if config.get(key) is not None and not isinstance(config[key], Mapping):
+            raise InputError(key, config[key], "must be an object")
         if isinstance(config.get(key), Mapping):
             inner = {k: v for k, v in config.items() if k in INHERITED}
             outer, own = config.get("tie_word_embeddings"), config[key].get("tie_word_embeddings")
             if outer is not None and own is not None and outer != own:
                 raise InputError(f"tie_word_embeddings and {key}.tie_word_embeddings", f"{outer} and {own}", "must agree")
-            return text_part({**inner, **config[key]})
+            return text_part({**inner, **config[key]}, depth + 1)
     return dict(config)
 
 
@@ -198,7 +208,7 @@ def _whole(field: str, value: object, least: int, file: str) -> None:
         raise InputError(field, value, "must be one whole number: a list of one a layer is not understood", file)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 10**9:
         raise InputError(field, value, f"must be a whole number of at least {least}", file)
-    if field in NAMES["num_hidden_layers"] and value > MAX_LAYERS:
+    if field in (*NAMES["num_hidden_layers"], *NAMES["num_nextn_predict_layers"]) and value > MAX_LAYERS:
         raise InputError(field, value, f"must be at most {MAX_LAYERS:,} layers", file)
 
 
@@ -208,6 +218,15 @@ def _per_layer(text: Mapping, file: str) -> None:
     steps = text.get("moe_layer_freq")
     if isinstance(steps, list) and layers and len(steps) != layers:
         raise InputError("moe_layer_freq", f"{len(steps)} entries", f"must have one entry for each of {layers} layers", file)
+    for field in ("indexer_types", "index_layer_types", "compress_ratios"):
+        entries = text.get(field)
+        if entries and layers and len(entries) < layers:  # a longer list may count the MTP module's layers
+            raise InputError(field, f"{len(entries)} entries", f"must have one entry for each of {layers} layers", file)
+    for ratio in text.get("compress_ratios") or []:
+        if not isinstance(ratio, int) or ratio < 0:
+            raise InputError("compress_ratios", ratio, "must be whole numbers >= 0", file)
+    if layers and (text.get("cla_share_factor") or 1) > layers:
+        raise InputError("cla_share_factor", text["cla_share_factor"], f"must be at most the layers ({layers})", file)
     types = text.get("mlp_layer_types")
     if types and layers and len(types) != layers:
         raise InputError("mlp_layer_types", f"{len(types)} entries", f"must have one entry for each of {layers} layers", file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -120,7 +121,8 @@ def understood(model: str | Mapping | Path) -> bool:
 def cache_layers(model: str | Mapping | Path) -> tuple[Attention, ...]:
     """Return the attention layers alone: enough for a KV size where a config names no vocabulary or feed-forward width."""
     name, config = source(model)
-    return attention_layers(normalised(config, name))
+    with _named(name):
+        return attention_layers(normalised(config, name))
 
 
 def load(model: str | Mapping | Path) -> ModelShape:
@@ -149,8 +151,30 @@ def _shipped(name: str) -> ModelShape:
 
 
 def _build(name: str, config: Mapping) -> ModelShape:
+    with _named(name):
+        return _built(name, config)
+
+
+@contextmanager
+def _named(name: str):
+    """Say of which model a refusal is, where it does not."""
+    try:
+        yield
+    except InputError as error:
+        if error.file:
+            raise
+        raise InputError(error.field, error.value, error.allowed, name) from None
+
+
+def _built(name: str, config: Mapping) -> ModelShape:
     text = normalised(config, name)
     missing = [f for f in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size") if f not in text]
     if missing:
         raise InputError("model", ", ".join(missing), "must name its sizes: missing", name)
-    return architectures.build(name, dict(config), text)
+    shape = architectures.build(name, dict(config), text)
+    if name in catalogue() or isinstance(shape.quantisation.get("refused"), str):
+        return shape
+    said = [families.unread(text)]
+    if not any(part.get(field) for part in (text, config) for field in ("dtype", "torch_dtype", "quantization_config")):
+        said.append("no dtype is named: as released is taken as BF16")
+    return replace(shape, notes=(*shape.notes, *(n for n in said if n)))

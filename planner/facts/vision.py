@@ -154,8 +154,10 @@ def vision_weights(config: Mapping, hidden: int) -> list[Weight]:
         if config.get(field):
             raise InputError(field, _kind(config[field]), REFUSAL)
     vision, kind = config.get("vision_config"), config.get("model_type")
-    if not isinstance(vision, Mapping) or not vision:
+    if not vision:
         return []
+    if not isinstance(vision, Mapping):
+        raise InputError("vision_config", vision, "must be an object")
     if kind in TOWERS:
         return TOWERS[kind](vision, hidden, config)
     vision = _checked(vision)

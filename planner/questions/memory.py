@@ -125,8 +125,8 @@ def _weights(inputs: Mapping, shape: ModelShape, layout: Layout, rack: Rack | No
 def _weights_bytes_per_gpu(inputs: dict) -> Answer:
     shape, layout = modelcards.load(inputs["model"]), _layout(inputs)
     value = _weights(inputs, shape, layout)
-    taken = assumed(shape, inputs.get("weight_format"))
-    words = [f"layout {layout.label}", *([taken] if taken else [])]
+    taken = assumed(shape, inputs.get("weight_format")) or shape.upper_bound
+    words = [f"layout {layout.label}", *([taken] if isinstance(taken, str) and taken else []), *shape.notes]
     words += [said for said in replicated(shape.attention, layout.tp) if "KV heads" in said]
     if shape.experts and layout.ep > 1 and shape.experts.num % layout.ep:
         words.append(f"{residency.spare_experts(shape.experts.num, layout.ep)} spare expert copies")
@@ -162,6 +162,11 @@ def _pool(inputs: Mapping, rack: Rack, shape: ModelShape, layout: Layout) -> tup
     return float(low), float(value), float(high), weakest("F", behind.grade if behind else "P")
 
 
+def _how(rack: Rack, shape: ModelShape) -> str:
+    """How a fit was got: modelled on the GPU that was measured, assumed for a model whose type is not known."""
+    return "assumed" if shape.upper_bound else "modelled" if rack.name == "h100-sxm" else "extrapolated"
+
+
 def _default_layout(inputs: Mapping, shape: ModelShape) -> Layout:
     if inputs.get("layout") != {} and "layout" in inputs:
         layout = _layout(inputs)
@@ -181,7 +186,7 @@ def _kv_pool(inputs: dict) -> Answer:
     rack, shape = system(inputs), modelcards.load(inputs["model"])
     layout = _default_layout(inputs, shape)
     low, value, high, grade = _pool(inputs, rack, shape, layout)
-    how = "modelled" if rack.name == "h100-sxm" else "extrapolated"
+    how = _how(rack, shape)
     return Answer(
         "kv_pool_bytes",
         value,
@@ -192,7 +197,7 @@ def _kv_pool(inputs: dict) -> Answer:
         high,
         basis="one GPU",
         limit="hbm",
-        note=f"layout {layout.label}; activation peak modelled, graphs outside",
+        note="; ".join([f"layout {layout.label}", "activation peak modelled, graphs outside", *shape.notes]),
     )
 
 
@@ -214,7 +219,7 @@ def _max_sequences(inputs: dict) -> Answer:
         "max_sequences",
         float(ends[1]),
         "count",
-        "modelled" if rack.name == "h100-sxm" else "extrapolated",
+        _how(rack, shape),
         pools[3],
         float(ends[0]),
         float(ends[2]),
@@ -244,10 +249,10 @@ def _smallest_fit(inputs: dict) -> Answer:
         "smallest_fit",
         float(gpus),
         "GPUs",
-        how="modelled",
-        grade=behind.grade if behind else "P",
+        how="assumed" if shape.upper_bound else "modelled",
+        grade=behind.grade if behind and not shape.upper_bound else "P",
         limit="hbm",
-        note="; ".join(n for n in (f"layout {layout.label}; one step fewer: {reason}", note) if n),
+        note="; ".join(n for n in (f"layout {layout.label}; one step fewer: {reason}", note, *shape.notes) if n),
     )
 
 

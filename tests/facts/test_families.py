@@ -98,3 +98,41 @@ def test_a_cache_may_be_known_where_the_tensors_are_not():
     shape = modelcards.load({**SMALL, "model_type": "brand_new"})
     assert shape.upper_bound
     assert "upper bound" in shape.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"text_config": "x"}, "text_config must be an object"),
+        ({"vision_config": [1]}, "vision_config must be an object"),
+        ({"num_nextn_predict_layers": 10**8}, "num_nextn_predict_layers must be at most"),
+        ({"cla_share_factor": 5}, "cla_share_factor must be at most the layers"),
+        ({"indexer_types": ["full"]}, "indexer_types must have one entry for each of 4 layers"),
+        ({"compress_ratios": [-1] * 4}, "compress_ratios must be whole numbers"),
+        ({"num_key_value_heads": 5}, "num_key_value_heads must divide the heads"),
+    ],
+)
+def test_refusals_name_the_model_and_the_field(change, line):
+    with pytest.raises(InputError, match=f"^mine: {line}"):
+        modelcards.load({"name": "mine", **SMALL, **change})
+
+
+def test_a_config_nested_without_end_is_refused():
+    nested = SMALL
+    for _ in range(3000):
+        nested = {"text_config": nested}
+    with pytest.raises(InputError, match="nested so deep"):
+        modelcards.load(nested)
+
+
+def test_e02_fields_that_are_not_known_are_said():
+    notes = modelcards.load({**SMALL, "torch_dtype": "bfloat16", "rope_theta": 1e6, "new_sort_of_cache": 3, "zebra\x1b[2J": 1}).notes
+    assert notes == ("fields that are not known are not read: new_sort_of_cache, zebra?[2J",)
+    assert modelcards.load({**SMALL, "torch_dtype": "bfloat16"}).notes == ()
+    assert "taken as BF16" in modelcards.load(SMALL).notes[0]
+
+
+def test_a_shared_mlp_of_granite_is_counted():
+    plain = {**SMALL, "model_type": "granitemoeshared", "num_local_experts": 8, "num_experts_per_tok": 2}
+    more = {**plain, "shared_intermediate_size": 96}
+    assert sum(parameters(modelcards.load(more)).values()) - sum(parameters(modelcards.load(plain)).values()) == 4 * 3 * 64 * 96
