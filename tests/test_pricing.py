@@ -85,7 +85,7 @@ def test_analyst_figures_come_from_the_latest_table():
 
 def test_software_is_shared_and_hardware_is_not(cases):
     names = plan_draws.inputs_of([cases[0], cases[2]])
-    assert "roofline_efficiency" in names
+    assert "mtp_tokens_per_step" in names
     assert {"gb300-nvl72: hbm_bytes_per_s", "vr-nvl72 (upto, 2,300 W): hbm_bytes_per_s"} <= set(names)
     with pytest.raises(InputError, match="different systems"):
         plan_draws.compare([cases[0], cases[0]])
@@ -115,9 +115,9 @@ def test_the_central_draw_is_the_plan(cases):
 
 def test_a_quantity_of_the_plan_is_a_model(cases):
     model = plan_draws.model_of(cases[2], "tokens_per_s_per_gpu")
-    low, high = model({"roofline_efficiency": np.array([0.2, 0.4])})
+    low, high = model({"gb300-nvl72: speed_against_model": np.array([0.8, 1.1])})
     assert low < high
     with pytest.raises(InputError, match="must be one of"):
         plan_draws.model_of(cases[2], "joy")
     with pytest.raises(InputError, match="no price"):
-        plan_draws.model_of(cases[0], "usd_per_mtok")({"roofline_efficiency": np.array([0.2])})
+        plan_draws.model_of(cases[0], "usd_per_mtok")({"vr-nvl72 (upto, 2,300 W): speed_against_model": np.array([0.9])})

@@ -29,8 +29,16 @@ def plan(scenario: Scenario) -> Plan:
     """
     options = tuple(_option(case) for case in resolve(scenario))
     limit, together = _together(scenario, options)
-    return Plan(scenario.name, scenario.as_of.isoformat(), scenario.digest, __version__, options,
-                scenario.model_dump(mode="json", by_alias=True, exclude_none=True), (*notes.of_plan(scenario), *together), limit)
+    return Plan(
+        scenario.name,
+        scenario.as_of.isoformat(),
+        scenario.digest,
+        __version__,
+        options,
+        scenario.model_dump(mode="json", by_alias=True, exclude_none=True),
+        (*notes.of_plan(scenario), *together),
+        limit,
+    )
 
 
 def peak_tokens_per_s(case: Case, tpot_seconds: float, ttft_seconds: float) -> float:
@@ -86,15 +94,26 @@ def _option(case: Case) -> Option:
         powers = {**speed, **case.pick("overhead_watts", "gpu_watts", "rack_watts")}
         answers |= power_answers(racks, case.rack, watts, peak + 0 * watts, powers, scenario.site)
         mean = peak / case.workload.peak_to_mean
-        answers |= cost_answers(racks, case.rack, mean, mean * case.input_tokens / case.output_tokens, found.prefill_fraction,
-                                {**speed, **case.pick("gpu_hour_usd")}, _price_date(case))
+        answers |= cost_answers(
+            racks,
+            case.rack,
+            mean,
+            mean * case.input_tokens / case.output_tokens,
+            found.prefill_fraction,
+            {**speed, **case.pick("gpu_hour_usd")},
+            _price_date(case),
+        )
     except Infeasible as error:
         status = "not available" if error.cause == "facts" else "infeasible"
         return Option(name, label, status, cause=error.cause, limit=error.limit, next_step=error.next_step, warnings=notes.of_option(case))
     extra, fabric_parts = _fabric(case, int(racks.total[0]))
     answers |= extra
-    parts = {"hbm_bytes": found.parts, "fabric_watts": fabric_parts, "rack_watts": {"GPUs": case.rack.gpus * case.rack.accelerator.gpu_watts,
-                                                      "rest of the rack": case.rack.overhead_watts}}
+    parts = {
+        "hbm_bytes": found.parts,
+        "step_seconds": found.step,
+        "fabric_watts": fabric_parts,
+        "rack_watts": {"GPUs": case.rack.gpus * case.rack.accelerator.gpu_watts, "rest of the rack": case.rack.overhead_watts},
+    }
     speed = answers["tokens_per_s_per_gpu"]
     wide = (f"throughput is uncertain by a factor of {speed.high / speed.low:,.0f}: do not order on it",) if speed.high > 5 * speed.low else ()
     warnings = (*notes.of_option(case), *wide, *notes.of_failures(case, answers["racks_serving"].value))

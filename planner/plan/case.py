@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from planner.calibration import residency as memory
+from planner.calibration.serving import constants
+from planner.calibration.serving.submissions import SYSTEMS
+from planner.draws import Z90
 from planner.errors import InputError
 from planner.facts import catalog, modelcards
-from planner.facts.evidence import claim, claims, own_claim
+from planner.facts.evidence import claims
 from planner.facts.files import regular
 from planner.facts.formats import number_format, peak_format, weight_formats
 from planner.plan import lengths
@@ -18,8 +22,9 @@ from planner.scenario import Scenario, SystemIn, WorkloadIn
 from planner.shapes import Format, ModelShape
 from planner.specs import Rack
 
-ASSUMED = {"roofline_efficiency": "P0060", "layer_overhead_seconds": "P0061", "mtp_tokens_per_step": "P0062"}
-OWN = (*catalog.FIELDS, *ASSUMED)
+LEARNED = ("speed_against_model", "software_factor", "mtp_tokens_per_step")  # of the serving model; a user may set them under [facts]
+OWN = (*catalog.FIELDS, *LEARNED)
+FAST_TPOT = 0.03  # s: below it an SLO is of the interactive kind
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,7 @@ class Case:
                 ranges[field] = Range(value, min(behind.low, value), max(behind.high, value), behind.grade, how, behind.claims)
         if self.given.gpu_watts is not None:
             ranges["gpu_watts"] = Range(self.given.gpu_watts, self.given.gpu_watts, self.given.gpu_watts, "P", "exact", ("own:gpu_watts",))
-        for name, row in ASSUMED.items():
-            item = own_claim(claim(row), self.scenario.facts)
-            ranges[name] = Range(item.base_value, *item.base_range, item.grade, "exact" if item.source == "user" else "assumed", (item.id,))
+        ranges |= self._learned()
         named = [(key, p) for key, p in self.scenario.prices.items() if _names(key, self.rack)]
         price = next((p for key, p in sorted(named, key=lambda pair: "/" not in pair[0])), None)  # a profile's own price wins
         if price is not None:
@@ -88,15 +91,45 @@ class Case:
             ranges["gpu_hour_usd"] = Range(cost.value, cost.low, cost.high, "P", "exact", ("own:price",))
         for key, own in self.scenario.facts.items():
             name, _, field = key.rpartition(".")
-            if field in ASSUMED and name and _names(name, self.rack):
+            if field in LEARNED and name and _names(name, self.rack):
                 ranges[field] = Range(own.value, own.low, own.high, "P", "exact", (f"own:{key}",))
         return draw(ranges, seed=self.scenario.plan.seed)
 
     @property
     def speed_inputs(self) -> dict[str, Drawn]:
         """The drawn inputs that a throughput rests on."""
-        names = ["roofline_efficiency", "layer_overhead_seconds", "hbm_bytes_per_s", "hbm_bytes", self.peak_name]
-        return self.pick(*names, *(["mtp_tokens_per_step"] if self.mtp else []))
+        return self.pick(*LEARNED, "hbm_bytes_per_s", "hbm_bytes", self.peak_name)
+
+    def _learned(self) -> dict[str, Range]:
+        """Return what the serving model does not know for sure: its own error, the software's state, what drafted tokens yield."""
+        one = constants.of_model(self.shape)
+        spread = Z90 * constants.log_spread(self.load_kind, self.rack.name, self.shape)
+        grade, how = ("P", "extrapolated") if self.extrapolated else ("A", "modelled")
+        found = {"speed_against_model": Range(1.0, math.exp(-spread), math.exp(spread), grade, how, (one.claim,))}
+        value, low, high, _ = self.software_state
+        found["software_factor"] = Range(value, low, high, "P" if low < high else "A", "assumed" if low < high else "modelled", (one.claim,))
+        if self.mtp:
+            found["mtp_tokens_per_step"] = Range(*constants.tokens_per_step(one), "C", "modelled", (one.claim,))
+        return found
+
+    @property
+    def load_kind(self) -> str:
+        """Which benchmark scenario the workload's limits resemble: Offline, Server or Interactive."""
+        slo = self.workload.slo
+        if slo.ttft_s is None and slo.tpot_s is None and slo.e2e_s is None:
+            return "Offline"
+        return "Interactive" if slo.tpot_s is not None and slo.tpot_s <= FAST_TPOT else "Server"
+
+    @property
+    def extrapolated(self) -> bool:
+        """Whether the system or the model stands outside what the serving constants were fitted on."""
+        return self.rack.name not in SYSTEMS or not constants.seen_model(self.shape)
+
+    @property
+    def software_state(self) -> tuple[float, float, float, str]:
+        """The share of mature throughput that the system's software reaches: value, low, high, and where it comes from."""
+        served = self.load_kind != "Offline"
+        return constants.software_factor(constants.of_model(self.shape), self.rack.name, self.given.software, served)
 
     @property
     def mtp(self) -> bool:
@@ -120,7 +153,7 @@ def _names(owner: str, rack: Rack) -> bool:
 
 def _catalogue_facts(scenario: Scenario) -> dict:
     """Return the scenario's facts that replace a claim by its id or a field of a system; the others are assumptions of the plan."""
-    return {key: own for key, own in scenario.facts.items() if key.rpartition(".")[2] not in ASSUMED}
+    return {key: own for key, own in scenario.facts.items() if key.rpartition(".")[2] not in LEARNED}
 
 
 def _check_facts(scenario: Scenario) -> None:

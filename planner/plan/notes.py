@@ -18,29 +18,15 @@ def of_plan(scenario: Scenario) -> tuple[str, ...]:
 def _unused(scenario: Scenario) -> Iterator[str]:
     if scenario.plan.basis != "model":
         yield f"plan.basis = {scenario.plan.basis}: measured and claimed throughput are not joined yet, the model's is used"
-    limited = [w for w in scenario.workloads if w.slo.ttft_s or w.slo.tpot_s or w.slo.e2e_s]
-    if limited:
-        quantiles = ", ".join(f"{q:g}" for q in sorted({w.slo.quantile for w in limited}))
-        yield f"slo.quantile ({quantiles}) is not used yet: the SLO is held by the mean decode step and by one prompt alone, without a queue"
-    tails = [f"{w.name}.{name}" for w in scenario.workloads for name in ("input_tokens", "output_tokens") if _has_tail(getattr(w, name))]
-    if tails:
-        yield f"p50 and p99 of lengths are not used yet ({', '.join(tails)}): the plan is for the mean"
     tests = sorted({w.scenario for w in scenario.workloads if w.scenario})
     if tests:
         yield f"scenario = {', '.join(tests)} is a label: the plan goes by load and SLO"
     if scenario.timeline:
         yield "racks, power and cost are for the load as typed; [timeline] is planned beside them, month by month"
-    words = sorted({s.software for s in scenario.systems if s.software != "current"})
-    if words:
-        yield f"software = {', '.join(words)} is not used yet: throughput is of no release in particular"
     site = [key for key in ("electricity_usd_per_kwh", "inlet_celsius") if getattr(scenario.site, key) is not None]
     if site:
         yield f"{' and '.join(f'site.{key}' for key in site)}: not used yet, cost is rent alone and power does not depend on the coolant"
     yield "facility power and cost are of the racks; the fabric stands beside them and is not added"
-
-
-def _has_tail(lengths) -> bool:
-    return lengths.p50 is not None or lengths.p99 is not None or lengths.csv is not None
 
 
 def of_option(case: Case) -> tuple[str, ...]:

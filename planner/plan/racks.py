@@ -61,7 +61,7 @@ def load_answers(peak: float, closed_loop: bool, racks: Racks, per_gpu: np.ndarr
     ends = {"low": min(low, value), "high": max(high, value)}
     return {
         "peak_tokens_per_s": exact("peak_tokens_per_s", peak, "tok/s", basis=f"output tokens at the peak{loop}", **solved),
-        "tokens_per_s_per_rack": answer("tokens_per_s_per_rack", each, "tok/s/rack", inputs, basis=serves, how="assumed", **ends),
+        "tokens_per_s_per_rack": answer("tokens_per_s_per_rack", each, "tok/s/rack", inputs, basis=serves, **ends),
     }
 
 

@@ -1,33 +1,39 @@
-"""A first throughput: roofline bounds of decode and prefill over layouts and batches, an assumed share of them as the estimate."""
+"""What a workload gets from a system: the best layout and batch under its SLO, over the draws, by the calibrated serving model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.calibration.serving import constants
 from planner.errors import Infeasible
-from planner.models import residency, transformer
-from planner.models.roofline import bounds_seconds, limiting, touched_fraction
+from planner.models.serving import search
+from planner.models.serving.pools import LIMITS, Served, integer_split
+from planner.models.serving.search import Candidates
+from planner.models.serving.step import EFFICIENCIES, Efficiency, Rates, prompt_seconds, step_parts, step_seconds
+from planner.plan import serving
 from planner.plan.answer import Answer
 from planner.plan.case import Case
 from planner.plan.inputs import answer
-from planner.shapes import Layout
+from planner.plan.serving import Pairing
 
-BATCHES = np.unique(np.round(np.geomspace(1, 8192, 53)))
-CHUNK_TOKENS = 8192
-MEMORY_FRACTION = 0.95
+MOST_PAIRINGS = 16  # from which each draw chooses again
+COVERED = 65  # the central case and 64 draws, from which the pairings are picked
+IDEAL = Efficiency(**{k: 0.0 if k.endswith("seconds") or k == "activations" else 1.0 for k in EFFICIENCIES})
+FULL_OVERLAP = 32.0
 
 
 @dataclass(frozen=True)
 class Throughput:
     """The chosen layout and what it gives over the draws, index 0 central.
 
-    per_gpu (n,) [1/s] output tokens per deployed GPU; tpot (n,) [s]; ttft (n,) [s] of one prompt alone; prefill_fraction (n,) [1] of
-    GPU time; lower and upper [1/s] bounds of per_gpu; parts [B] in a GPU's HBM; batch [1] central.
+    per_gpu (n,) [1/s] output tokens per deployed GPU; tpot (n,) [s] mean; ttft (n,) [s] at the SLO's quantile; prefill_fraction (n,) [1] of
+    GPU time; lower and upper [1/s] bounds of per_gpu; parts [B] in a GPU's HBM; step [s] by part; batch [1] central; pools, workers in words.
     """
 
-    layout: Layout
+    layout: Pairing
     batch: float
     per_gpu: np.ndarray
     tpot: np.ndarray
@@ -36,217 +42,199 @@ class Throughput:
     lower: float
     upper: float
     parts: dict[str, float]
+    step: dict[str, float]
     limit: str
+    pools: str
 
 
-def layouts(case: Case) -> list[Layout]:
-    """Return the layouts inside one NVLink domain whose weights fit, smallest first. Raises: Infeasible (weights) with the smallest fit."""
-    sizes, n = [], 1
-    while n <= case.rack.domain_gpus:
-        sizes.append(n)
-        n *= 2
-    found, closest = [], ""
-    budget = case.rack.accelerator.hbm_bytes * MEMORY_FRACTION - sum(case.memory_bytes().values())
-    for size in sizes:
-        for layout in residency.candidate_layouts(case.shape, size):
-            weights = sum(residency.weights_bytes_per_gpu(case.shape, case.formats, layout).values())
-            if layout.pp == 1 and weights < budget:
-                found.append(layout)
-            elif layout.pp == 1:
-                closest = f"weights need {weights / 1e9:,.1f} GB a GPU with {layout.label}, {budget / 1e9:,.1f} GB are free"
-    if not found:
-        raise Infeasible("weights", closest or "no layout fits one NVLink domain", "a smaller weight format, or a system with more HBM")
-    return found
+def _reach(case: Case, of: Candidates) -> Served:
+    """Return what candidates reach over the draws (candidates, draws), with software and margin."""
+    eff = constants.of_model(case.shape).eff
+    served = search.reach(
+        of, serving.drawn_rates(case), eff, serving.demand(case, of), serving.SEQUENCES, serving.pool_gpus(case.rack), serving.more_bytes(case)
+    )
+    factor = case.inputs["software_factor"].values * serving.margin(case) if "software_factor" in case.inputs else serving.margin(case)
+    size = max(len(d.values) for d in case.inputs.values()) if case.inputs else 1
+    whole = Served(*(np.broadcast_to(getattr(served, k), (len(of), size)) for k in Served.__dataclass_fields__))
+    return replace(whole, per_gpu=whole.per_gpu * factor * _split(case, of, whole)[2])
 
 
-def _work(case: Case, layout: Layout, batch: np.ndarray, weights: dict[str, float]) -> tuple[dict, dict]:
-    """Return the work of one decode step of a replica, per GPU, and of prefilling one input token, per GPU."""
-    shape, gpus = case.shape, layout.gpus
-    context = case.input_tokens + case.output_tokens / 2
-    experts = weights.get("experts", 0.0)
-    touched = touched_fraction(shape.experts.num, shape.experts.top_k, batch) if shape.experts else 1.0
-    read = sum(weights.values()) - weights.get("embedding", 0.0) - weights.get("vision", 0.0) - experts * (1 - touched)
-    cache = residency.kv_bytes_per_gpu(shape, context, batch, case.kv_bits, layout)
-    linear = sum(transformer.linear_flops_per_token(shape).values())
-    attention = transformer.attention_flops_per_token(shape, context, absorbed=True)
-    moved = _link_bytes(case, layout)
-    decode = {"compute": batch / gpus * linear, "attention": batch / gpus * attention, "hbm": read + cache, "nvlink": batch / gpus * moved}
-    pre_attention = transformer.attention_flops_per_token(shape, case.input_tokens / 2)
-    prefill = {"compute": sum(transformer.linear_flops_per_token(shape, head=False).values()) / gpus, "attention": pre_attention / gpus,
-               "hbm": sum(weights.values()) / CHUNK_TOKENS, "nvlink": moved / gpus}
-    return decode, prefill
+def _split(case: Case, of: Candidates, served: Served) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the whole prefill and decode workers of each pair in the GPUs that queues pool over, and the share of the continuous split that they
+    reach, each (candidates, draws); aggregated candidates reach it whole."""
+    gpus, share, rate = serving.pool_gpus(case.rack), served.prefill_fraction, served.per_gpu
+    decode, prefill = of.decode.gpus[:, None], of.prefill.gpus[:, None]
+    inner = np.clip(share, 1e-9, 1 - 1e-9)
+    fillers, decoders, carried = integer_split(gpus, decode, prefill, rate * decode / (1 - inner), rate * prefill / inner)
+    reached = np.where(of.aggregated[:, None], 1.0, np.minimum(1.0, carried / np.maximum(rate * gpus, 1e-30)))
+    return fillers, decoders, reached
 
 
-def _link_bytes(case: Case, layout: Layout) -> float:
-    """Bytes that a GPU sends over NVLink for one token, all layers: two all-reduces for TP, dispatch and combine for EP."""
-    shape, total = case.shape, 0.0
-    if layout.tp > 1:
-        total += shape.layers * 2 * shape.hidden * 2 * 2 * (layout.tp - 1) / layout.tp
-    if shape.experts and layout.ep > 1:
-        total += shape.experts.layers * shape.experts.top_k * shape.hidden * 3 * (layout.ep - 1) / layout.ep
-    return total
-
-
-def _rates(case: Case) -> dict[str, float]:
-    gpu = case.rack.accelerator
-    if gpu.hbm_bytes_per_s is None:
-        raise Infeasible("facts", f"{case.rack.name} has no published memory bandwidth: throughput is not available", "give it under [facts]")
-    peaks = gpu.peak_flops_per_s
-    return {"compute": peaks[case.peak_name], "attention": peaks.get("bf16", peaks[case.peak_name]), "hbm": gpu.hbm_bytes_per_s,
-            "nvlink": gpu.nvlink.bytes_per_s if gpu.nvlink else 1e9}
-
-
-@dataclass(frozen=True)
-class _Reached:
-    """What one layout reaches: over the draws the best batch's index and its numbers; the bounds and the batch grid."""
-
-    layout: Layout
-    batch: np.ndarray
-    pick: np.ndarray
-    per_gpu: np.ndarray
-    tpot: np.ndarray
-    ttft: np.ndarray
-    prefill_fraction: np.ndarray
-    weights: float
-    decode: dict
-    prefill: dict
-    most: int
-
-
-def _reach(case: Case, layout: Layout, rates: dict[str, float]) -> _Reached:
-    """Evaluate one layout over all batches and draws. Raises: Infeasible (kv_cache) when not one sequence fits."""
-    slo, drawn = case.workload.slo, case.inputs
-    efficiency, overhead, gain = (v[:, None] for v in _uncertain(case))
-    weights = residency.weights_bytes_per_gpu(case.shape, case.formats, layout)
-    pool = case.rack.accelerator.hbm_bytes * MEMORY_FRACTION - sum(weights.values()) - sum(case.memory_bytes().values())
-    most = residency.max_sequences(pool, case.shape, case.input_tokens + case.output_tokens, case.kv_bits, layout)
-    batch = BATCHES[(layout.dp <= BATCHES) & (most >= BATCHES)]
-    batch = batch if len(batch) else np.array([float(most)])
-    decode, prefill = _work(case, layout, batch, weights)
-    speed = (drawn["hbm_bytes_per_s"].values / case.rack.accelerator.hbm_bytes_per_s)[:, None] if "hbm_bytes_per_s" in drawn else 1.0
-    fresh = case.input_tokens * (1 - case.workload.cache_hit_fraction)
-    drawn_decode = {**decode, "hbm": np.asarray(decode["hbm"]) / speed}  # a bandwidth that is drawn moves its own term alone
-    tpot = (bounds_seconds(drawn_decode, rates)[0] / efficiency + overhead) / gain
-    filled = fresh * bounds_seconds(prefill, rates)[0] / efficiency
-    ttft = filled + overhead + 0 * batch
-    allowed = (tpot <= _or_none(slo.tpot_s)) & (ttft <= _or_none(slo.ttft_s))
-    allowed &= ttft + case.output_tokens * tpot <= _or_none(slo.e2e_s)
-    seconds = layout.gpus * (case.output_tokens * tpot / batch + filled)
-    per_gpu = np.where(allowed, case.output_tokens / seconds, 0.0)
-    pick = np.where(per_gpu.max(axis=1) > 0, per_gpu.argmax(axis=1), tpot.argmin(axis=1))
-    at = np.arange(len(pick)), pick
-    share = layout.gpus * filled[:, 0] / seconds[at]
-    return _Reached(layout, batch, pick, per_gpu[at], tpot[at], ttft[at], share, sum(weights.values()), decode, prefill, most)
-
-
-def _or_none(limit: float | None) -> float:
-    return np.inf if limit is None else limit
-
-
-def _uncertain(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The drawn efficiency [1], overhead of a step [s] and tokens a step yields [1], each (n,)."""
-    gain = case.inputs["mtp_tokens_per_step"].values
-    return (case.inputs["roofline_efficiency"].values, case.shape.layers * case.inputs["layer_overhead_seconds"].values,
-            gain if case.mtp else np.ones_like(gain))
+def _best_first(case: Case) -> Candidates:
+    """Return at most 16 pairs that together serve nearly what all serve: the best of the central case, then those that add most over some draws."""
+    of, few = serving.found(case), replace(case)
+    few.__dict__["inputs"] = {n: replace(d, values=d.values[:COVERED]) for n, d in case.inputs.items()}
+    table = _reach(few, of).per_gpu
+    share = table / np.maximum(table.max(axis=0), 1e-30)
+    picked, reached = [int(table[:, 0].argmax())], share[int(table[:, 0].argmax())]
+    while len(picked) < min(MOST_PAIRINGS, len(of)):
+        gain = np.maximum(share, reached).sum(axis=1) - reached.sum()
+        gain[picked] = -1.0
+        if gain.max() <= 0:
+            gain = np.where(gain < 0, -1.0, share.sum(axis=1))
+        picked.append(int(gain.argmax()))
+        reached = np.maximum(reached, share[picked[-1]])
+    return of.only(picked)
 
 
 def best(case: Case) -> Throughput:
-    """Return the layout and batch with the most output tokens per deployed GPU under the SLO, prefill on GPUs of its own.
+    """Return the layout and batch with the most output tokens per deployed GPU under the SLO.
 
-    Every draw chooses its layout and batch again. Raises: Infeasible (weights, kv_cache, slo).
+    Every draw chooses its batch, and its layout among the 16 best of the central case. Raises: Infeasible (weights, kv_cache, slo, facts).
     """
-    rates, reached, cache_short = _rates(case), [], ""
-    for layout in layouts(case):
-        try:
-            reached.append(_reach(case, layout, rates))
-        except Infeasible as error:
-            cache_short = error.limit
-    if not reached:
-        raise Infeasible("kv_cache", cache_short, "a shorter context, a smaller KV format or more HBM")
-    table = np.array([r.per_gpu for r in reached])
+    of = _best_first(case)
+    served = _reach(case, of)
+    table = served.per_gpu
     winner = table.argmax(axis=0)
     if table[winner[0], 0] <= 0:
-        raise _too_slow(case, reached)
-    first, at = reached[winner[0]], (winner, np.arange(table.shape[1]))
-    per_gpu = table[at]
+        raise _refused(case)
+    per_gpu = table[winner, np.arange(table.shape[1])]
     # a draw in which no layout meets the SLO counts as the worst that any draw reached, not as none
     per_gpu = np.where(per_gpu > 0, per_gpu, per_gpu[per_gpu > 0].min())
-    chosen = {name: np.array([getattr(r, name) for r in reached])[at] for name in ("tpot", "ttft", "prefill_fraction")}
-    batch = float(first.batch[first.pick[0]])
-    lower, upper = _ends(case, first, rates)
-    cache = float(residency.kv_bytes_per_gpu(case.shape, case.input_tokens + case.output_tokens / 2, batch, case.kv_bits, first.layout))
-    parts = {"weights": first.weights, "KV cache": cache, **case.memory_bytes()}
+    first, at = int(winner[0]), (winner, np.arange(table.shape[1]))
+    chosen = {k: getattr(served, k)[at] for k in ("tpot", "ttft", "prefill_fraction")}
+    batch = float(served.batch[first, 0])
+    lower, upper = _ends(case, of.only([first]), batch)
+    held = float(of.decode.held_bytes[first])
+    sequence = float(of.decode.cache_held_bytes[first]) / float(of.decode.dp[first])
+    parts = {"weights": held, "KV cache": batch * sequence, **case.memory_bytes()}
     parts["free"] = max(0.0, case.rack.accelerator.hbm_bytes - sum(parts.values()))
-    return Throughput(first.layout, batch, per_gpu, **chosen, lower=lower, upper=upper, parts=parts, limit=_limit(case, first, rates))
+    pools = ""
+    if not of.aggregated[first]:
+        fillers, decoders = (int(v[first, 0]) for v in _split(case, of, served)[:2])
+        pools = f"{fillers} prefill workers of {of.prefill_layouts[first].label} and {decoders} decode workers of {of.decode_layouts[first].label}"
+    limit = _limit(LIMITS[int(served.limit[first, 0])])
+    return Throughput(
+        serving.pairing(of, first),
+        batch,
+        per_gpu,
+        **chosen,
+        lower=lower,
+        upper=upper,
+        parts=parts,
+        step=_step(case, of.only([first]), batch),
+        limit=limit,
+        pools=pools,
+    )
 
 
-def reach_of(case: Case, chosen: list[Layout] | None = None) -> tuple[list[Layout], np.ndarray]:
+def reach_of(case: Case, chosen: Sequence[Pairing] | None = None, everything: bool = False) -> tuple[list[Pairing], np.ndarray]:
     """Return layouts and the output tokens per deployed GPU that each reaches over the draws (layouts, n) [1/s], 0 where it misses the SLO.
 
-    Parameters: case; chosen, layouts to look at (absent: all that fit). Layouts without room for one sequence are left out. Raises: Infeasible.
+    Parameters: case; chosen, pairings to look at (absent: the 16 best of the central case); everything, all that fit. Raises: Infeasible.
     """
-    rates, found = _rates(case), []
-    for layout in chosen if chosen is not None else layouts(case):
-        try:
-            found.append((layout, _reach(case, layout, rates).per_gpu))
-        except Infeasible:
-            continue
-    if not found:
-        raise Infeasible("kv_cache", "no layout holds one sequence", "a shorter context, a smaller KV format or more HBM")
-    reached, table = zip(*found, strict=True)
-    return list(reached), np.array(table)
+    if chosen is not None:
+        of, wanted = serving.found(case), {p.label for p in chosen}
+        of = of.only([i for i in range(len(of)) if of.label(i) in wanted])
+    else:
+        of = serving.found(case) if everything else _best_first(case)
+    return [serving.pairing(of, i) for i in range(len(of))], _reach(case, of).per_gpu
 
 
-def _at_pick(first: _Reached) -> dict:
-    return {k: float(np.ravel(v)[min(first.pick[0], np.size(v) - 1)]) for k, v in first.decode.items()}
+def _scalar(rates: Rates) -> Rates:
+    return Rates(*(np.asarray(getattr(rates, k))[..., :1, 0] for k in Rates.__dataclass_fields__))
 
 
-def _ends(case: Case, first: _Reached, rates: dict[str, float]) -> tuple[float, float]:
-    """The roofline's own bounds of output tokens per GPU at the chosen layout and batch [1/s]: no overlap with overhead, and peaks alone."""
-    fresh = case.input_tokens * (1 - case.workload.cache_hit_fraction)
-    step, token = bounds_seconds(_at_pick(first), rates), bounds_seconds(first.prefill, rates)
-    _, overhead, gain = (float(v[0]) for v in _uncertain(case))
-    batch = first.batch[first.pick[0]]
-    times = [case.output_tokens * (step[i] + i * overhead) / gain / batch + fresh * token[i] for i in (1, 0)]
-    lower, upper = (case.output_tokens / (first.layout.gpus * float(t)) for t in times)
-    return lower, upper
+def _ends(case: Case, one: Candidates, batch: float) -> tuple[float, float]:
+    """The peaks' own bounds of output tokens per GPU at the chosen layout and batch [1/s]: memory and compute in turn, and at once."""
+    rates, found = _scalar(serving.drawn_rates(serving.central(case))), []
+    want = serving.demand(serving.central(case), one)
+    gain, drafts = float(np.ravel(want.tokens_per_step)[0]), float(want.drafts)
+    for overlap in (1.0, FULL_OVERLAP):
+        eff = replace(IDEAL, overlap=overlap)
+        step = float(step_seconds(one.decode, rates, eff, batch, 0.0, drafts)[0]) / gain
+        prompt = float(prompt_seconds(one.prefill, rates, eff, want.prompt_tokens, 8 * one.prefill.dp)[0] / 8 / one.prefill.dp[0])
+        each = step * float(one.decode.gpus[0]) / batch + prompt * float(one.prefill.gpus[0]) / case.output_tokens
+        found.append(1 / each)
+    return found[0], max(found)
 
 
-def _limit(case: Case, first: _Reached, rates: dict[str, float]) -> str:
-    if first.pick[0] == len(first.batch) - 1 and first.most <= BATCHES[-1]:
-        return "HBM capacity (KV cache)"
-    bound = limiting(_at_pick(first), rates)
-    return f"the SLO, then {bound}" if case.workload.slo.tpot_s or case.workload.slo.e2e_s else bound
+def _step(case: Case, one: Candidates, batch: float) -> dict[str, float]:
+    """Return the mean decode step of the central case by part [s]."""
+    middle = serving.central(case)
+    want, eff = serving.demand(middle, one), constants.of_model(case.shape).eff
+    mixed = batch * want.prompt_tokens / want.output_tokens * float(np.ravel(want.tokens_per_step)[0]) if one.aggregated[0] else 0.0
+    found = step_parts(one.decode, _scalar(serving.drawn_rates(middle)), eff, batch, mixed, want.drafts)
+    return {k: float(np.ravel(v)[0]) * float(np.ravel(want.slowdown)[0]) for k, v in found.items()}
 
 
-def _too_slow(case: Case, reached: list[_Reached]) -> Infeasible:
-    """Return the refusal of an SLO with what the least slow layout reaches, limit by limit, and the nearest SLO that it meets."""
-    slo = case.workload.slo
-    asked = {n: v for n, v in (("TPOT", slo.tpot_s), ("TTFT", slo.ttft_s), ("end to end", slo.e2e_s)) if v is not None}
+def _limit(word: str) -> str:
+    return {
+        "KV cache": "HBM capacity (KV cache)",
+        "engine batch": "the engine's largest batch",
+        "prefill": "prefill inside the TTFT limit",
+        "TPOT": "the TPOT limit",
+        "TTFT": "the TTFT limit",
+    }[word]
 
-    def reaches(r: _Reached, slack: float = 1.0) -> dict[str, float]:
-        tpot, ttft = float(r.tpot[0]) * slack, float(r.ttft[0]) * slack
-        return {"TPOT": tpot, "TTFT": ttft, "end to end": ttft + case.output_tokens * tpot}
 
-    def said(values: dict[str, float]) -> str:
-        return " and ".join(f"{n} {values[n] * 1e3:.3g} ms" if n == "TPOT" else f"{n} {values[n]:.3g} s" for n in asked)
-
-    fastest = min(reached, key=lambda r: max(reaches(r)[n] / limit for n, limit in asked.items()))
-    limit = f"at best {said(reaches(fastest))} ({fastest.layout.label}), the SLO asks {said(asked)}"
-    return Infeasible("slo", limit, said(reaches(fastest, 1.02)))
+def _refused(case: Case) -> Infeasible:
+    """Return why nothing serves: the cache or the SLO, with the nearest feasible point."""
+    middle, of = serving.central(case), serving.found(case)
+    want = serving.demand(middle, of)
+    flat = replace(
+        want, transfer_seconds=want.transfer_seconds[..., 0], **{k: float(np.ravel(getattr(want, k))[0]) for k in ("tokens_per_step", "slowdown")}
+    )
+    rates = _scalar(serving.drawn_rates(middle))
+    try:
+        found = search.best(
+            of,
+            Rates(*(np.asarray(getattr(rates, k))[..., None] for k in Rates.__dataclass_fields__)),
+            constants.of_model(case.shape).eff,
+            flat,
+            serving.SEQUENCES,
+            serving.pool_gpus(case.rack),
+        )
+    except Infeasible as error:
+        return error
+    return Infeasible("slo", f"no whole workers of {of.label(found.index)} fit one rack", "a looser SLO")
 
 
 def throughput_answers(case: Case, found: Throughput) -> dict[str, Answer]:
     """Return tokens_per_s_per_gpu, tokens_per_s_per_user, tpot, ttft and batch, with their bounds and basis."""
-    inputs = case.speed_inputs
-    note = "roofline bounds at one batch, an assumed share of them, no more" + (f"; MTP on, depth {case.shape.mtp_layers}" if case.mtp else "")
+    inputs, how = case.speed_inputs, "extrapolated" if case.extrapolated else "modelled"
+    notes = [f"layout {found.layout.label}"]
+    if found.pools:
+        notes.append(f"in {serving.pool_gpus(case.rack)} GPUs {found.pools}")
+    value, *_, words = case.software_state
+    if value != 1.0:
+        notes.append(f"software {case.given.software} at {value:.2f} of mature: {words}")
+    if case.mtp:
+        notes.append(f"MTP on, {serving.DRAFTS} tokens drafted a step")
+    note = "; ".join(notes)
+    quantile = f"p{100 * case.workload.slo.quantile:g}"
     return {
-        "tokens_per_s_per_gpu": answer("tokens_per_s_per_gpu", found.per_gpu, "tok/s/GPU", inputs, limit=found.limit, note=note, how="assumed",
-                                       basis="output tokens, per deployed GPU (prefill included)", lower=found.lower, upper=found.upper),
-        "tokens_per_s_per_user": answer("tokens_per_s_per_user", 1 / found.tpot, "tok/s/user", inputs, basis="1 / TPOT, mean", note=note,
-                                        how="assumed"),
-        "tpot": answer("tpot", found.tpot * 1e3, "ms", inputs, basis="mean step of decode", note=note, how="assumed"),
-        "ttft": answer("ttft", found.ttft, "s", inputs, basis="one prompt alone, no queue", note=note, how="assumed"),
-        "batch": answer("batch", found.batch + 0 * found.tpot, "count", inputs, how="assumed",
-                        basis=f"sequences a replica of {found.layout.gpus} GPUs, central case"),
+        "tokens_per_s_per_gpu": answer(
+            "tokens_per_s_per_gpu",
+            found.per_gpu,
+            "tok/s/GPU",
+            inputs,
+            limit=found.limit,
+            note=note,
+            how=how,
+            basis="output tokens, per deployed GPU (prefill included)",
+            lower=found.lower,
+            upper=found.upper,
+        ),
+        "tokens_per_s_per_user": answer("tokens_per_s_per_user", 1 / found.tpot, "tok/s/user", inputs, basis="1 / TPOT, mean", how=how),
+        "tpot": answer("tpot", found.tpot * 1e3, "ms", inputs, basis="mean time per output token at full load", how=how),
+        "ttft": answer("ttft", found.ttft, "s", inputs, basis=f"{quantile} at full load, queue included", how=how),
+        "batch": answer(
+            "batch",
+            found.batch + 0 * found.tpot,
+            "count",
+            inputs,
+            how=how,
+            basis=f"sequences a decode replica of {found.layout.decode.gpus} GPUs, central case",
+        ),
     }

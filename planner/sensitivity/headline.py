@@ -20,7 +20,7 @@ NEW, OLD = ("vr-nvl72", "upto"), ("gb200-nvl72", "")
 CLAIM, SPEED = "H0397", 150.0
 CLAIMED_LEVELS = ("H0398", "H0399")
 EASY_SPEED = 20.0  # tokens per second per user at which both systems are far from their knee
-CAUSES = ("hardware", "power of a rack", "software", "interactivity")
+CAUSES = ("hardware", "power setting, with the rest of the rack", "software", "interactivity")
 
 
 @cache
@@ -73,20 +73,22 @@ def _central(system: str, profile: str, speed: float, mtp: bool, lengths: tuple[
     return value
 
 
-def shares(speed: float = SPEED, old_mtp: bool = True, input_tokens: float = 8192, output_tokens: float = 1024) -> dict[str, float]:
-    """Split the ratio of tokens per megawatt at one speed into hardware, power of a rack, software and interactivity; they multiply to the ratio.
+def shares(speed: float = SPEED, old_mtp: bool = True, input_tokens: float = 8192, output_tokens: float = 1024,
+           new: tuple[str, str] = NEW) -> dict[str, float]:
+    """Split the ratio of tokens per megawatt at one speed into hardware, power setting, software and interactivity; they multiply to the ratio.
 
     Software is 1 where both sides run multi-token prediction (old_mtp, as the claim says); interactivity is what raising the speed from 20 tokens/s
-    to `speed` on both sides adds. Raises: Infeasible where a side cannot reach the speed.
+    to `speed` on both sides adds; new, system and profile of the new side (its other pairing: maxlps at 1,800 W).
+    Raises: Infeasible where a side cannot reach the speed.
     """
     lengths = (input_tokens, output_tokens)
 
     def value(on: frozenset[str]) -> float:
         at = speed if "interactivity" in on else EASY_SPEED
-        place = NEW if "hardware" in on else OLD
-        power = NEW if "power of a rack" in on else OLD
-        new = _central(*place, at, old_mtp or "software" in on, lengths) / kw_per_gpu(*power)
-        return new / (_central(*OLD, at, old_mtp, lengths) / kw_per_gpu(*OLD))
+        place = new if "hardware" in on else OLD
+        power = new if CAUSES[1] in on else OLD
+        mine = _central(*place, at, old_mtp or "software" in on, lengths) / kw_per_gpu(*power)
+        return mine / (_central(*OLD, at, old_mtp, lengths) / kw_per_gpu(*OLD))
 
     return shares_of_ratio(value, CAUSES)
 
@@ -115,7 +117,8 @@ def ratio_model(speed: float = SPEED, input_tokens: float = 8192, output_tokens:
         size = len(next(iter(columns.values())))
         whole = {n: columns.get(n, np.full(size, v)) for n, v in fixed.items()}
         edge = columns.get("software edge of the new system", np.ones(size))
-        first = per_gpu(new, whole | {"roofline_efficiency": np.minimum(whole["roofline_efficiency"] * edge, 1.0)}, layouts[0])
+        own = plan_draws.column(new, "software_factor")
+        first = per_gpu(new, whole | {own: whole[own] * edge}, layouts[0])
         second = per_gpu(old, whole, layouts[1])
         kw = [columns.get(f"{names[place]}: kW per GPU", np.full(size, kw_per_gpu(*place))) for place in (NEW, OLD)]
         ratio = np.where(second > 0, first / np.where(second > 0, second, 1.0), np.where(first > 0, 1e3, 1.0))

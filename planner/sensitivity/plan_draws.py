@@ -14,10 +14,10 @@ from planner.plan.case import Case
 from planner.plan.inputs import Drawn
 from planner.plan.power import rack_watts
 from planner.plan.racks import racks_needed
+from planner.plan.serving import Pairing
 from planner.plan.throughput import best, reach_of
-from planner.shapes import Layout
 
-SHARED = ("roofline_efficiency", "layer_overhead_seconds", "mtp_tokens_per_step")
+SHARED = ("mtp_tokens_per_step",)
 MOST_LAYOUTS = 16
 CHUNK = 2048  # draws worked at once: small enough to stay in cache
 QUANTITIES = ("tokens_per_s_per_gpu", "racks", "facility_watts", "tokens_per_s_per_mw", "usd_per_mtok")
@@ -61,7 +61,7 @@ class Through:
     unserved: float
 
 
-def best_layouts(case: Case, most: int = MOST_LAYOUTS) -> list[Layout]:
+def best_layouts(case: Case, most: int = MOST_LAYOUTS) -> list[Pairing]:
     """Return the layouts that reach most in the central case, the best first; those that miss its SLO stand behind, by what the plan's own draws
     reach on them. Raises: Infeasible."""
     found, table = reach_of(case)
@@ -81,7 +81,7 @@ def through_plan(case: Case, columns: Mapping[str, np.ndarray], most_layouts: in
     per_gpu, replica, winners, names = np.empty(size), np.empty(size), np.zeros(0), []
     for start in range(0, size, CHUNK):
         part = with_columns(case, {k: v[start:start + CHUNK] for k, v in columns.items()})
-        found, table = reach_of(part, chosen)
+        found, table = reach_of(part, chosen, everything=chosen is None)
         names = [layout.label for layout in found]
         winners = winners if len(winners) else np.zeros(len(names))
         winner = table.argmax(axis=0)

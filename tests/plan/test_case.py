@@ -17,13 +17,14 @@ def cases(facts="", text=TEXT):
 
 def test_a_field_and_a_claim_reach_rack_and_draws():
     plain = cases()
-    own = cases('"gb300-nvl72.hbm_bytes" = 100e9\n"GB300.fp8" = { value = 4e15, low = 3e15, high = 5e15 }\nH0189 = 7.0\nP0060 = 0.4\nP0010 = 9.0')
+    own = cases('"gb300-nvl72.hbm_bytes" = 100e9\n"GB300.fp8" = { value = 4e15, low = 3e15, high = 5e15 }\nH0189 = 7.0\n"gb300-nvl72.speed_against_model" = 0.4\nP0010 = 9.0')
     before, after = plain["gb300-nvl72"], own["gb300-nvl72"]
     gpu = after.rack.accelerator
     assert (gpu.hbm_bytes, gpu.peak_flops_per_s["fp8"], gpu.hbm_bytes_per_s) == (100e9, 4e15, 7e12)
     assert after.memory_bytes()["runtime reserve"] == 9 * 2**30
     assert before.rack.accelerator.hbm_bytes == 284208 * 2**20
-    for field, source in {"hbm_bytes": "own:gb300-nvl72.hbm_bytes", "hbm_bytes_per_s": "own:H0189", "roofline_efficiency": "own:P0060"}.items():
+    own_speed = "own:gb300-nvl72.speed_against_model"
+    for field, source in {"hbm_bytes": "own:gb300-nvl72.hbm_bytes", "hbm_bytes_per_s": "own:H0189", "speed_against_model": own_speed}.items():
         assert (after.inputs[field].claims, after.inputs[field].how) == ((source,), "exact")
     others = [label for label in plain if label != "gb300-nvl72"]
     assert all(own[label].rack.accelerator.hbm_bytes == plain[label].rack.accelerator.hbm_bytes for label in others)

@@ -75,20 +75,24 @@ def test_a_format_without_a_peak_of_its_own_is_said():
 
 
 def test_a_scenario_says_what_the_plan_does_not_use():
-    said = " ".join(planned().warnings)
-    for words in ("slo.quantile (0.99) is not used", "software = preview is not used", "site.electricity_usd_per_kwh and site.inlet_celsius"):
-        assert words in said
-    assert "p50 and p99" not in said
-    tails = planned(
-        ("input_tokens = 8192 ", "input_tokens = { mean = 8192, p50 = 5000 } "),
-        ('software = "preview" ', 'software = "v6.1" '),
-        ("slo = { ttft_s = 2.0, tpot_s = 0.0067, quantile = 0.99 }", 'scenario = "server"'),
-    )
-    said = " ".join(tails.warnings)
-    assert "p50 and p99 of lengths are not used yet (chat.input_tokens)" in said
-    assert "scenario = server is a label" in said
-    assert "software = preview, v6.1 is not used" in said
-    assert "slo.quantile" not in said
+    assert "site.electricity_usd_per_kwh and site.inlet_celsius" in " ".join(planned().warnings)
+    labelled = planned(("slo = { ttft_s = 2.0, tpot_s = 0.0067, quantile = 0.99 }", 'scenario = "server"'))
+    assert "scenario = server is a label" in " ".join(labelled.warnings)
+
+
+def test_the_software_of_a_system_moves_its_throughput_and_says_how():
+    def speed(word):
+        option = planned(('software = "preview" ', f'software = "{word}" ')).options[0]
+        return option.answers["tokens_per_s_per_gpu"]
+
+    assert speed("preview").value < speed("mature").value
+    assert "software preview at" in speed("preview").note
+    assert "software" not in speed("mature").note
+
+
+def test_a_tail_of_lengths_costs_throughput():
+    even, long = (planned(("input_tokens = 8192 ", f"input_tokens = {{ mean = 8192, p50 = 7000, p99 = {p99} }} ")).options[2] for p99 in (9000, 30000))
+    assert long.value("tokens_per_s_per_gpu") <= even.value("tokens_per_s_per_gpu")
 
 
 @pytest.mark.parametrize("word", ["bananas", "", "v6", "V6.1", "6.1", "v6.1 ", "v6.1.2.3", "preview2"])

@@ -29,7 +29,7 @@ def test_five_things_behind_every_answer(option):
         assert item.value is None or item.low <= item.value <= item.high
         if item.lower is not None:
             assert item.lower <= item.upper
-    assert option.answers["tokens_per_s_per_gpu"].how == "assumed"
+    assert option.answers["tokens_per_s_per_gpu"].how == ("modelled" if option.system == "gb300-nvl72" else "extrapolated")
     assert option.answers["tokens_per_s_per_gpu"].lower < option.answers["tokens_per_s_per_gpu"].upper
 
 
