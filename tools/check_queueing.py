@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.stats import t as student
 
-from planner.models.queueing import batching, chunked, closed, tails, waiting
+from planner.models.queueing import batching, chunked, closed, exponential, tails, waiting
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "outputs" / "queueing_errors.csv"
@@ -244,6 +244,23 @@ def replicate(run, seconds=SECONDS, band=BAND, least=10):
                 return {name: (float(np.mean([f[name] for f in found])), bands[name]) for name in bands}
 
 
+STORED: dict = {}  # station -> load -> {quantity: (value, band)}, where simulations are taken from the table
+
+
+def recall() -> None:
+    """Take the simulations from the table, so that only the models are made again."""
+    for row in csv.DictReader(PLACE.read_text(encoding="utf-8").splitlines()):
+        at = STORED.setdefault(row["station"], {}).setdefault(float(row["load"]), {})
+        at[row["quantity"]] = (float(row["simulated"]), float(row["band"]))
+
+
+def simulated(station, load, run):
+    """Return {quantity: (value, band)} as stored, or as run() simulates it now; a load of None is the only one stored."""
+    if not STORED:
+        return run()
+    return next(iter(STORED[station].values())) if load is None else STORED[station][load]
+
+
 SERVICES = {
     "constant": (0.0, lambda rng, shape: np.ones(shape)),
     "exponential": (1.0, lambda rng, shape: rng.exponential(1.0, shape)),
@@ -280,10 +297,14 @@ def simulate_waits(load, workers, scv, draw, seconds=SECONDS, band=BAND, seed=1)
 def prefill_case(load, workers, service):
     """Return rows of one prefill pool: wait and TTFT, in mean service times."""
     scv, draw = SERVICES[service]
-    got = simulate_waits(load, workers, scv, draw)
+    got = simulated(f"prefill pool, {workers} workers, {service}", load, lambda: simulate_waits(load, workers, scv, draw))
     rate = load * workers
     model = {"wait mean": waiting.wait_seconds(rate, 1.0, workers, scv), "wait p99": tails.wait_quantile_seconds(rate, 1.0, workers, scv, 0.99),
              "ttft p99": tails.ttft_quantile_seconds(rate, 1.0, workers, scv, 0.99)}
+    if service == "exponential":
+        yield from rows(f"lognormal model of exponential service, {workers} workers", load, model, got)
+        model = {"wait mean": exponential.wait_seconds(rate, 1.0, workers), "wait p99": exponential.wait_quantile_seconds(rate, 1.0, workers, 0.99),
+                 "ttft p99": exponential.ttft_quantile_seconds(rate, 1.0, workers, 0.99)}
     yield from rows(f"prefill pool, {workers} workers, {service}", load, model, got)
     if service != "exponential":
         plain = {"wait mean": waiting.wait_seconds_allen_cunneen(rate, 1.0, workers, scv),
@@ -319,7 +340,7 @@ def decode_case(load, case):
     nodes = batching.decode_nodes_seconds(rate, length, scv, table)
     model = {"tpot mean": both["tpot"], "tpot p99": batching.tpot_quantile_seconds(rate, length, scv, table, 0.99), "whole mean": nodes.mean(),
              "wait mean": both["slot_wait"] + both["join"], "whole p99": np.quantile(nodes, 0.99)}
-    yield from rows(f"decode pool, {case}", load, model, replicate(run))
+    yield from rows(f"decode pool, {case}", load, model, simulated(f"decode pool, {case}", load, lambda: replicate(run)))
 
 
 # start and slope of the step, seconds a prompt token, chunk, slots, prompt and its scv, output and its scv
@@ -328,6 +349,8 @@ ENGINES = {
     "prompts of 8k in chunks of 8k": (0.01, 0.0001, 4e-5, 8192, 512, 7200, 0.02, 900, 0.02),
     "prompts of 8k in chunks of 2k": (0.01, 0.0001, 2e-5, 2048, 256, 8000, 0.5, 1000, 0.5),
     "64 slots": (0.01, 0.0002, 2e-5, 2048, 64, 2000, 1, 300, 0.5),
+    "all alike": (0.02, 0.0005, 1e-5, 1024, 64, 500, 0.0, 100, 0.0),
+    "mostly prefill, long tails": (0.01, 0.0001, 2e-5, 2048, 256, 3000, 2, 100, 2),
 }
 
 
@@ -350,7 +373,8 @@ def aggregated_case(load, case):
         first, step, all_of, *_ = aggregated(rng, arrivals, engine.step_seconds, engine.prefill_seconds_per_token, engine.chunk_tokens, *draw(rng, n))
         return summary(ttft=first, tpot=step, e2e=all_of)
 
-    yield from rows(f"aggregated, {case}", load, aggregated_model(requests, engine, rate), replicate(run))
+    got = simulated(f"aggregated, {case}", load, lambda: replicate(run))
+    yield from rows(f"aggregated, {case}", load, aggregated_model(requests, engine, rate), got)
 
 
 def aggregated_model(requests, engine, rate):
@@ -391,7 +415,8 @@ def disaggregated_case(load, case):
     """Return rows of a prefill pool that feeds a decode worker, under Poisson arrivals."""
     prefill, pool, scv, top = pair_of(case)
     rate, own, number = load * top, prefill.service_seconds, size_at(load)
-    got = replicate(pair_run(case, lambda rng: Arrivals(rng, number, rate=rate), number))
+    run = pair_run(case, lambda rng: Arrivals(rng, number, rate=rate), number)
+    got = simulated(f"disaggregated, {case}", load, lambda: replicate(run))
     both = batching.decode(rate, pool.steps, scv, pool.step_seconds)
     first, last = (np.asarray(v) for v in (tails.ttft_nodes_seconds(rate, own, prefill.workers, prefill.scv),
                                            batching.decode_nodes_seconds(rate, pool.steps, scv, pool.step_seconds)))
@@ -409,7 +434,7 @@ def mean_inverse(mean, scv):
 
 def closed_case(users, think, kind, case):
     """Return rows of a closed loop: rate, TTFT and time per step; the load is the share of the highest rate."""
-    number = 8_000 if users < 8 else 30_000
+    number, name = 8_000 if users < 8 else 30_000, f"closed {kind}, {case}, {users} users, think {think:g} s"
     if kind == "aggregated":
         requests, engine, draw = engine_of(case)
         top = float(chunked.highest_rate_per_s(requests, engine))
@@ -421,14 +446,15 @@ def closed_case(users, think, kind, case):
                                                  *draw(rng, number))
             return {"rate mean": pace, "ttft mean": float(first.mean()), "tpot mean": float(step.mean())}
 
-        got, model = replicate(run), closed.closed_loop_aggregated(users, requests, engine, think)
+        got, model = simulated(name, None, lambda: replicate(run)), closed.closed_loop_aggregated(users, requests, engine, think)
     else:
         prefill, pool, _, top = pair_of(case)
         whole_run = pair_run(case, lambda rng: Arrivals(rng, number, users=users, think=think), number)
-        got = replicate(lambda seed: {k: v for k, v in whole_run(seed).items() if k in ("rate mean", "ttft mean", "tpot mean")})
+        kept = ("rate mean", "ttft mean", "tpot mean")
+        got = simulated(name, None, lambda: replicate(lambda seed: {k: v for k, v in whole_run(seed).items() if k in kept}))
         model = closed.closed_loop_disaggregated(users, prefill, pool, think)
     named = {"rate mean": model["rate"], "ttft mean": model["ttft"], "tpot mean": model["tpot"]}
-    yield from rows(f"closed {kind}, {case}, {users} users, think {think:g} s", got["rate mean"][0] / top, named, got)
+    yield from rows(name, got["rate mean"][0] / top, named, got)
 
 
 def rows(station, load, model, got):
@@ -491,25 +517,41 @@ def answer(item):
     return list(item[0](*item[1]))
 
 
-def main(words: list[str]) -> int:
-    """Write the table, or with --fit print the coefficients of `waiting`; a word keeps the stations whose name holds it, and prints them."""
-    if "--fit" in words:
-        fit()
-        return 0
-    chosen = [c for c in cases() if all(w in f"{c[0].__name__} {c[1]}" for w in words)]
+def table(words: list[str] = ()) -> list[dict]:
+    """Return the rows of the cases that hold all words, simulated now or as stored (`recall`); a line each is printed where simulated."""
+    chosen, found = [c for c in cases() if all(w in f"{c[0].__name__} {c[1]}" for w in words)], []
+    if STORED:
+        return [row for item in chosen for row in answer(item)]
     with Pool() as pool:
-        found = []
         for part in pool.imap(answer, chosen, chunksize=1):
-            found += part
             for row in part:
                 sys.stdout.write(f"{row['station']} {row['load']} {row['quantity']}: {row['error']:+.1%} (band {row['band']:.1%})\n")
                 sys.stdout.flush()
-    if not words:
-        with PLACE.open("w", encoding="utf-8", newline="") as handle:
-            writer = csv.DictWriter(handle, list(found[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows({k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()} for row in found)
+            found += part
+    return found
+
+
+def main(words: list[str]) -> int:
+    """Write the table. --models keeps the simulations stored; words choose the cases that hold all of them, and only their rows are replaced;
+    --fit prints the coefficients of `waiting` instead."""
+    if "--fit" in words:
+        fit()
+        return 0
+    if "--models" in words:
+        recall()
+    words = [w for w in words if not w.startswith("--")]
+    made = {key(row): {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in table(words)}
+    kept = {key(row): row for row in csv.DictReader(PLACE.read_text(encoding="utf-8").splitlines())} if words else {}
+    with PLACE.open("w", encoding="utf-8", newline="") as handle:
+        writer = csv.DictWriter(handle, list(next(iter(made.values()))), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows((kept | made).values())
     return 0
+
+
+def key(row):
+    """Return what names a row of the table."""
+    return row["station"], f"{float(row['load']):g}", row["quantity"]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import betainc, betaincinv, gammainccinv
 
 from planner.errors import InputError
-from planner.models.queueing.lengths import inside, lognormal_quantile, nodes
+from planner.models.queueing.lengths import inside, lognormal_quantile, nodes, rate_of, scv_of
 from planner.models.queueing.tails import _residual
 from planner.models.queueing.waiting import _delay_factor, wait_moments
 from planner.units import count, nonnegative, positive
@@ -42,7 +42,7 @@ def tpot_seconds_mean_field(rate_per_s, steps, step_seconds):
     Parameters: as `decode`, without the spread. Returns: [s]; infinite where more than B would run. Raises: InputError.
     Validity: as `decode`, far from the limit of slots. Error: 3 % of simulation up to 80 % load (tests). Source: product form, mean value.
     """
-    table, rate = _table(step_seconds), nonnegative("rate_per_s", rate_per_s)
+    table, rate = _table(step_seconds), rate_of("rate_per_s", rate_per_s)
     asked = (rate * positive("steps", steps))[..., None] * table
     running = np.arange(1, table.shape[-1] + 1)
     short = running - 1 - asked  # below 0 while fewer would run than the step allows
@@ -172,7 +172,7 @@ def averaged(lives, scv):
     Source: variance of a time average.
     """
     u = (np.arange(48) + 0.5) / 48
-    return (2 * (1 - u) * _residual(positive("lives", lives)[..., None] * u, nonnegative("scv", scv)[..., None])).mean(-1)
+    return (2 * (1 - u) * _residual(positive("lives", lives)[..., None] * u, scv_of("scv", scv)[..., None])).mean(-1)
 
 
 def beta_mixture_quantile(weights, mean, variance, low, high, quantile):
@@ -213,7 +213,7 @@ def _table(step_seconds):
 def _occupied(rate_per_s, steps, steps_scv, step_seconds):
     """Return the checked arguments, broadcast, with the chances of 0..B and the load of the full worker."""
     table = _table(step_seconds)
-    rate, mean, scv = nonnegative("rate_per_s", rate_per_s), positive("steps", steps), nonnegative("steps_scv", steps_scv)
+    rate, mean, scv = rate_of("rate_per_s", rate_per_s), positive("steps", steps), scv_of("steps_scv", steps_scv)
     shape = np.broadcast_shapes(rate.shape, mean.shape, scv.shape, table.shape[:-1])
     rate, mean, scv = (np.broadcast_to(v, shape) for v in (rate, mean, scv))
     table = np.broadcast_to(table, (*shape, table.shape[-1]))

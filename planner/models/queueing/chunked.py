@@ -18,12 +18,13 @@ from planner.models.queueing.batching import (
     occupancy,
     tpot_seconds_mean_field,
 )
-from planner.models.queueing.lengths import inside, lognormal_quantile, nodes
+from planner.models.queueing.lengths import inside, lognormal_quantile, nodes, rate_of, scv_of
 from planner.models.queueing.tails import sum_quantile_seconds
 from planner.units import nonnegative, positive
 
 ROUNDS = 60
 PARTS = 64
+LEAST = 1e-12  # requests a second: as good as none, and no division by 0
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ def mean_field(requests: Requests, engine: Engine):
     left = np.where(usable, 1 - r.share, 1.0)
     step = tpot_seconds_mean_field(r.rate, r.steps, r.table / left[..., None])
     alone = np.where(np.isfinite(step), step, 1.0) * left
-    ttft, _, chunk_load, *_ = _first_token(r, alone, 0.0)
+    empty = np.exp(-r.rate * r.steps * np.where(np.isfinite(step), step, 0.0))  # few requests: a Poisson number runs
+    ttft, _, chunk_load, *_ = _first_token(r, alone, empty)
     good = usable & np.isfinite(step) & (chunk_load < 1)
     return np.where(good, ttft, np.inf)[()], np.where(good, step, np.inf)[()]
 
@@ -169,11 +171,15 @@ def solve(requests: Requests, engine: Engine) -> Station:
     waits, inner, square = _slot_wait(chances, np.minimum(slot_load, 1 - 1e-9), r.steps_scv, held[..., -1] / np.where(r.rate > 0, r.rate, 1.0))
     inner, square = inner / sharp, square / sharp**2
     per_request = plain + steady + (weights * met).sum(-1)
-    variance = (taken * (timed - step[..., None]) ** 2).sum(-1) * (1 + np.minimum(wider, 3.0)) * sharp
+    # lengths that are alike leave together: a burst is felt longer, by twice the integral of the squared response of the number running
+    spread, tied = np.sqrt(np.log1p(r.steps_scv)), 1 - _slow(held, chances, running_at)
+    together = 4 * ndtr(-spread / np.sqrt(2)) * (1 - tied) + 2 / (1 + r.steps_scv) * tied
+    variance = (taken * (timed - step[..., None]) ** 2).sum(-1) * (1 + np.minimum(wider * together, 9.0)) * sharp
     keep = {"case": r, "plain": plain, "steady": steady, "spare": spare, "early": early, "busy": busy, "bursts": bursts, "variance": variance,
             "wait": wait, "room": room, "own": own, "first": first, "running": running, "chunk_load": chunk_load, "waits": waits, "inner": inner,
             "square": square, "slow": _slow(held, chances, running_at), "slope": _slope(r.table, running), "step": step}
     masked = lambda v: np.where(stable, v, np.inf)[()]  # noqa: E731
+    running = np.where(np.asarray(requests.rate_per_s) > 0, running, 0.0)
     return Station(running[()], masked(step), masked(per_request), masked(first + waits * inner), masked(waits * inner), r.share[()],
                    chunk_load[()], np.asarray(slot_load)[()], stable[()], keep)
 
@@ -262,12 +268,13 @@ class _Case:
 def _checked(requests, engine):
     """Return a `_Case`, every argument checked and broadcast."""
     table = _table(engine.step_seconds)
-    flat = (nonnegative("rate_per_s", requests.rate_per_s), positive("prompt_tokens", requests.prompt_tokens),
-            nonnegative("prompt_scv", requests.prompt_scv), positive("steps", requests.steps), nonnegative("steps_scv", requests.steps_scv),
+    flat = (rate_of("rate_per_s", requests.rate_per_s), positive("prompt_tokens", requests.prompt_tokens),
+            scv_of("prompt_scv", requests.prompt_scv), positive("steps", requests.steps), scv_of("steps_scv", requests.steps_scv),
             nonnegative("prefill_seconds_per_token", engine.prefill_seconds_per_token), positive("chunk_tokens", engine.chunk_tokens))
     shape = np.broadcast_shapes(*(v.shape for v in flat), table.shape[:-1])
     rate, prompt, prompt_scv, steps, steps_scv, cost, chunk = (np.broadcast_to(v, shape) for v in flat)
     table = np.broadcast_to(table, (*shape, table.shape[-1]))
+    rate = np.maximum(rate, LEAST)
     return _Case(rate, prompt, prompt_scv, steps, steps_scv, table, cost, chunk, rate * prompt * cost)
 
 
@@ -333,7 +340,8 @@ def _first_token(r, alone, empty):
     second = (1 - low) * own[1] + low * each**2 * (1 + r.prompt_scv)
     wait = r.rate * second / 2 / (1 - low)
     room = np.maximum(1 - r.prompt / r.chunk / chunks, 0.0)
-    first = alone / 2 * (1 - empty) + alone * chunks + r.cost * r.prompt + wait + r.share * (wait + alone / 2) * room
+    quiet = 1 - np.minimum(np.minimum(r.rate * own[0], np.sqrt(low)), 1.0)  # the rest of a step that prefills is in the wait
+    first = alone / 2 * (1 - empty) * quiet + alone * chunks + r.cost * r.prompt + wait + r.share * (wait + alone / 2) * room
     return first, wait, load, room, own
 
 

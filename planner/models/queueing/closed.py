@@ -10,6 +10,7 @@ from planner.errors import InputError
 from planner.models.queueing.batching import highest_rate_per_s, tpot_seconds_mean_field
 from planner.models.queueing.chunked import Engine, Requests, between_steps_ttft_seconds, mean_field
 from planner.models.queueing.chunked import highest_rate_per_s as highest_rate_aggregated
+from planner.models.queueing.lengths import rate_of
 from planner.models.queueing.waiting import wait_seconds
 from planner.units import count, nonnegative, positive
 
@@ -44,7 +45,7 @@ def in_flight(rate_per_s, ttft_seconds, tpot_seconds, output_tokens, think_secon
     if (tokens < 1).any():
         raise InputError("output_tokens", float(np.min(tokens)), "must be >= 1")
     answer = nonnegative("ttft_seconds", ttft_seconds) + (tokens - 1) * nonnegative("tpot_seconds", tpot_seconds)
-    return (nonnegative("rate_per_s", rate_per_s) * (answer + nonnegative("think_seconds", think_seconds)))[()]
+    return (rate_of("rate_per_s", rate_per_s) * (answer + nonnegative("think_seconds", think_seconds)))[()]
 
 
 def closed_loop_rate(concurrency, latency_seconds, highest_rate_per_s, think_seconds=0.0, rounds=60):
@@ -123,6 +124,9 @@ def _steady(concurrency, think_seconds, top, steps, first, pace):
     seen = rate * (1 - 1e-9) * np.maximum(1 - 1 / np.maximum(users, 1.0), 0.0)
     busy = users > 0
     step = np.where(np.isfinite(pace(seen)), pace(seen), pace(seen * (1 - 1e-6)))
-    latency = np.where(busy, users / np.where(busy, rate, 1.0) - think_seconds, first(seen) + steps * step)
+    own = np.where(np.isfinite(first(seen)), first(seen), first(seen * (1 - 1e-6)))
+    whole = np.where(busy, users / np.where(busy, rate, 1.0), 0.0)
+    queue = whole - think_seconds - own - steps * step  # rounding aside, above 0 only where a station is saturated
+    latency = own + steps * step + np.where(queue > 1e-6 * whole, queue, 0.0)
     parts = {"rate": rate, "ttft": latency - steps * step, "tpot": step, "running": rate * steps * step, "latency": latency}
     return {name: np.asarray(v)[()] for name, v in parts.items()}

@@ -50,7 +50,7 @@ def lognormal_quantile(mean, scv, quantile):
     """
     from scipy.special import ndtri
 
-    spread = np.sqrt(np.log1p(nonnegative("scv", scv)))
+    spread = np.sqrt(np.log1p(scv_of("scv", scv)))
     return (positive("mean", mean) * np.exp(spread * ndtri(inside("quantile", quantile)) - spread**2 / 2))[()]
 
 
@@ -63,6 +63,23 @@ def inside(name: str, value):
     if (array >= 1).any():
         raise InputError(name, float(np.max(array)), "must be below 1: no time is long enough for every request")
     return array
+
+
+def scv_of(name: str, value):
+    """Return squared coefficients of variation as a float array [1], 0 to 1,000: beyond, nothing here is known to hold.
+
+    Parameters: name; value [1]. Returns: array [1]. Raises: InputError. Validity: any. Error: exact. Source: definition.
+    """
+    return number(name, value, 0.0, 1000.0)
+
+
+def rate_of(name: str, value):
+    """Return rates as a float array [1/s], 0 to 1e18; anything between 0 and 1e-12 counts as 1e-12: as good as none, and no division by 0.
+
+    Parameters: name; value [1/s]. Returns: array [1/s]. Raises: InputError. Validity: any. Error: 1e-12. Source: definition.
+    """
+    rate = number(name, value, 0.0, 1e18)
+    return np.where(rate > 0, np.maximum(rate, 1e-12), 0.0)
 
 
 def prefill_service(mean_tokens, tokens_scv, seconds_by_power, hit_fraction=0.0, hit_scv=0.0):
@@ -79,7 +96,7 @@ def prefill_service(mean_tokens, tokens_scv, seconds_by_power, hit_fraction=0.0,
     if (missed <= 0).any():
         raise InputError("hit_fraction", 1.0, "must be below 1: the last token of a prompt is always computed")
     tokens = positive("mean_tokens", mean_tokens) * missed
-    spread = (1 + nonnegative("tokens_scv", tokens_scv)) * (1 + nonnegative("hit_scv", hit_scv))
+    spread = (1 + scv_of("tokens_scv", tokens_scv)) * (1 + scv_of("hit_scv", hit_scv))
     parts = [nonnegative(f"seconds_by_power.{k}", a) for k, a in enumerate(seconds_by_power)]
     raw = [tokens**k * spread ** (k * (k - 1) / 2) for k in range(2 * len(parts))]
     mean = sum(a * raw[k] for k, a in enumerate(parts))

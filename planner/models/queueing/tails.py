@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-from planner.models.queueing.lengths import inside, lognormal_quantile
+from planner.models.queueing.lengths import inside, lognormal_quantile, scv_of
 from planner.models.queueing.waiting import _renewal, first_release, load_fraction
 from planner.units import count, nonnegative, positive
 
@@ -83,7 +83,7 @@ def _quantile(rate_per_s, service_seconds, num_workers, scv, quantile, own):
     rho = np.asarray(load_fraction(rate_per_s, service_seconds, num_workers))
     service = positive("service_seconds", service_seconds)
     rho, workers, spread, service, level = np.broadcast_arrays(
-        rho, count("num_workers", num_workers), nonnegative("scv", scv), service, inside("quantile", quantile)
+        rho, count("num_workers", num_workers), scv_of("scv", scv), service, inside("quantile", quantile)
     )
     laws, which = np.unique(np.stack([v.ravel().astype(float) for v in (rho, workers, spread)], -1), axis=0, return_inverse=True)
     found, which = np.full(rho.size, np.inf), which.ravel()

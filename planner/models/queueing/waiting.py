@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import gammaincc, gammainccinv, gammaln, ndtr
 
 from planner.errors import Infeasible
-from planner.models.queueing.lengths import inside
+from planner.models.queueing.lengths import inside, rate_of, scv_of
 from planner.units import count, nonnegative, positive
 
 # coefficients of the two correction factors of `wait_moments`, as tools/check_queueing.py --fit finds them
@@ -20,7 +20,7 @@ def load_fraction(rate_per_s, service_seconds, num_workers):
     Parameters: rate_per_s [1/s]; service_seconds S [s] mean; num_workers c [1]. Returns: load [1], may exceed 1. Raises: InputError.
     Validity: any arrivals. Error: exact. Source: Little's law.
     """
-    work = nonnegative("rate_per_s", rate_per_s) * positive("service_seconds", service_seconds)
+    work = rate_of("rate_per_s", rate_per_s) * positive("service_seconds", service_seconds)
     return (work / count("num_workers", num_workers))[()]
 
 
@@ -64,7 +64,7 @@ def first_release(num_workers, scv, power=1):
     Parameters: num_workers c [1]; scv [1]; power k [1]. Returns: moment [1]. Raises: InputError.
     Validity: lognormal, constant at scv 0. Error: 1e-3 of the closed forms at scv 0 and c = 1 (tests). Source: order statistics.
     """
-    workers, spread = np.broadcast_arrays(count("num_workers", num_workers).astype(float), np.sqrt(np.log1p(nonnegative("scv", scv))))
+    workers, spread = np.broadcast_arrays(count("num_workers", num_workers).astype(float), np.sqrt(np.log1p(scv_of("scv", scv))))
     spread, k = np.maximum(spread, 1e-4)[..., None], float(positive("power", power))
     u = np.linspace(0.0, 1.0, 193)
     # t = reach u^4: dense where the least of many residuals lies, and as far as the tail of one worker's goes
@@ -92,7 +92,7 @@ def wait_moments(load, num_workers, scv):
     Error: see `wait_seconds`. Source: Tijms, A First Course in Stochastic Models, section 9.6 (method); D and K fitted to simulation
     (tools/check_queueing.py --fit).
     """
-    rho, workers, spread = nonnegative("load", load), count("num_workers", num_workers), nonnegative("scv", scv)
+    rho, workers, spread = nonnegative("load", load), count("num_workers", num_workers), scv_of("scv", scv)
     chance, first, step, ahead, ratio = _renewal(rho, workers, spread)
     mean = first + ahead * step
     variance = (ratio - 1) * first**2 + ahead * _residual_square(rho, spread, ratio) * step**2 + (ahead * step) ** 2
@@ -120,7 +120,7 @@ def wait_seconds_allen_cunneen(rate_per_s, service_seconds, num_workers, scv):
     """
     rho = np.asarray(load_fraction(rate_per_s, service_seconds, num_workers))
     left = np.where(rho < 1, 1 - rho, 1.0)
-    wait = delay_probability(rho, num_workers) * (1 + nonnegative("scv", scv)) / (2 * np.asarray(num_workers) * left)
+    wait = delay_probability(rho, num_workers) * (1 + scv_of("scv", scv)) / (2 * np.asarray(num_workers) * left)
     return (np.where(rho < 1, wait, np.inf) * np.asarray(service_seconds, float))[()]
 
 
