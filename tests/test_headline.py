@@ -20,7 +20,15 @@ def test_causes_multiply_to_the_ratio():
     ratio = np.divide(*(headline.curve(*place, [100.0], num=2)[0][0] for place in (headline.NEW, headline.OLD)))
     assert np.prod(list(found.values())) == pytest.approx(ratio, rel=1e-9)
     assert found["software"] == pytest.approx(1.0)  # both sides run multi-token prediction
-    assert found["power of a rack"] == pytest.approx(headline.kw_per_gpu(*headline.OLD) / headline.kw_per_gpu(*headline.NEW))
+    assert found[headline.CAUSES[1]] == pytest.approx(headline.kw_per_gpu(*headline.OLD) / headline.kw_per_gpu(*headline.NEW))
+
+
+def test_the_lower_setting_moves_the_power_factor_alone_and_the_bandwidth_with_it():
+    high, low = headline.shares(100.0), headline.shares(100.0, new=("vr-nvl72", "maxlps"))
+    place = ("vr-nvl72", "maxlps")
+    assert low[headline.CAUSES[1]] == pytest.approx(headline.kw_per_gpu(*headline.OLD) / headline.kw_per_gpu(*place))
+    assert low[headline.CAUSES[1]] > high[headline.CAUSES[1]]
+    assert low["hardware"] <= high["hardware"] * (1 + 1e-9)
 
 
 def test_points_at_which_a_smaller_claim_holds():

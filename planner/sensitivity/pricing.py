@@ -13,7 +13,7 @@ from planner import scenario as scenarios
 from planner.calibration import power as powers
 from planner.calibration.grades import grade_spread
 from planner.draws import Distribution, between, fixed, from_claim, interval, sample
-from planner.errors import InputError
+from planner.errors import Infeasible, InputError
 from planner.facts import catalog
 from planner.facts.evidence import claim
 from planner.facts.files import folder, table
@@ -80,11 +80,11 @@ def claimed_ratio(model: str) -> Distribution:
 
 
 @cache
-def modelled_ratio(model: str, scenario: str, num: int = 512, seed: int = 0) -> np.ndarray:
-    """Return the plan's own throughput of Vera Rubin over GB300 a GPU, draw by draw on shared software, central first (num + 1,) [1].
+def modelled_ratio(model: str, scenario: str, num: int = 512, seed: int = 0, speed: float | None = None) -> np.ndarray:
+    """Return the plan's own throughput of Vera Rubin over GB300 a GPU, draw by draw, central first (num + 1,) [1].
 
-    The plan's throughput is a roofline bound times an assumed share of it; the share is the same for both, so the ratio is surer than either.
-    Raises: InputError; Infeasible where a system cannot meet the SLO.
+    speed [1/s], tokens per second per user, replaces the scenario's SLO where it is given. Raises: InputError; Infeasible where a system cannot meet
+    the SLO.
     """
     content = tomllib.loads((folder("scenarios") / f"mlperf-{scenario.lower()}.toml").read_text(encoding="utf-8"))
     content["systems"] = [{"name": OWN[0], "profile": OWN[1]}, {"name": OTHER}]
@@ -97,6 +97,8 @@ def modelled_ratio(model: str, scenario: str, num: int = 512, seed: int = 0) -> 
     elif model != "deepseek-r1":
         raise InputError("model", model, f"must be one of {', '.join(CLAIMS)}")
     content.pop("prices", None)
+    if speed is not None:
+        content["workloads"][0]["slo"] = {"tpot_s": 1 / float(number("speed", speed, above=0.0))}
     _, found = plan_draws.compare(resolve(scenarios.parse(content)), num, seed)
     own, other = (t.values["tokens_per_s_per_gpu"] for t in found.values())
     return own / other
@@ -117,19 +119,22 @@ def _scaled(item: str, unit: str) -> Distribution:
     return between(found.value / factor, found.low / factor, found.high / factor, found.grade, found.how, found.claims)
 
 
-def inputs(kind: str, model: str, scenario: str, basis: str = "claim") -> dict[str, Distribution]:
+def inputs(kind: str, model: str, scenario: str, basis: str = "claim", speed: float | None = None) -> dict[str, Distribution]:
     """Return the uncertain inputs of one break-even price.
 
-    Parameters: kind, rent, rack or megawatt; model; scenario; basis, claim or model (the ratio is then the spread of `modelled_ratio`).
+    Parameters: kind, rent, rack or megawatt; model; scenario; basis, claim or model (the ratio is then the spread of `modelled_ratio`); speed
+    [1/s], tokens per second per user at which the model's ratio is taken (absent: the scenario's SLO).
     Raises: InputError.
     """
     for name, value, known in (("kind", kind, KINDS), ("basis", basis, ("claim", "model"))):
         if value not in known:
             raise InputError(name, value, f"must be one of {', '.join(known)}")
     if basis == "claim":
+        if speed is not None:
+            raise InputError("speed", speed, "must be absent where the ratio is the claim's: the claim names no speed")
         ratio = claimed_ratio(model)
     else:
-        value, low, high = interval(modelled_ratio(model, scenario))
+        value, low, high = interval(modelled_ratio(model, scenario, speed=speed))
         ratio = between(value, low, high, "P", "assumed")
     median, least, most, _ = measured(model, scenario)
     spread = between(1.0, least / median, most / median, "A", "measured") if least < most else fixed(1.0, "A", "measured")
@@ -232,6 +237,20 @@ def curve(kind: str, model: str, scenario: str, basis: str, name: str, values, n
     drawn, at = sample(given, num, seed), number(name, values, above=0.0)
     rows = [interval(price(kind, {**drawn, name: np.full(num + 1, v)})) for v in at]
     return np.array(rows).T
+
+
+def slo_curve(kind: str, model: str, speeds, num: int = 256, seed: int = 0) -> np.ndarray:
+    """Return the break-even price along the SLO, tokens per second per user (3, n): central, 10th and 90th percentile, the ratio by the plan's model.
+
+    The other inputs are those of the Interactive point. NaN where a system cannot meet the speed. Raises: InputError.
+    """
+    found = []
+    for speed in number("speeds", speeds, above=0.0):
+        try:
+            found.append(interval(price(kind, sample(inputs(kind, model, "Interactive", "model", float(speed)), num, seed))))
+        except Infeasible:
+            found.append((np.nan,) * 3)
+    return np.array(found).T
 
 
 def rows() -> list[dict]:

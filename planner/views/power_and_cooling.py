@@ -144,11 +144,17 @@ def headline_figure(mtp: bool) -> go.Figure:
 
 
 def shares_table(old_mtp: bool) -> pd.DataFrame:
-    """Return the factors of the ratio at 150 tokens/s per user; they multiply to it. Software is 1 where both sides run the same."""
-    found = headline.shares(old_mtp=old_mtp)
-    rows = [{"Cause": n, "Factor": round(v, 3)} for n, v in found.items()]
-    rows.append({"Cause": "product", "Factor": round(float(np.prod(list(found.values()))), 3)})
-    return pd.DataFrame(rows).set_index("Cause").rename_axis(None)
+    """Return the factors of the ratio at 150 tokens/s per user, which multiply to it, and their shares of the gain in logs; a pair of columns for
+    each power setting of the new system. Software is 1 where both sides run the same."""
+    columns = {}
+    for profile in ("upto", "maxlps"):
+        place = (headline.NEW[0], profile)
+        found = headline.shares(old_mtp=old_mtp, new=place)
+        product = float(np.prod(list(found.values())))
+        name = f"Vera Rubin {profile}, {catalog.system(*place).accelerator.gpu_watts:,.0f} W"
+        columns[name] = {**{n: digits(v) for n, v in found.items()}, "product": digits(product)}
+        columns[f"of the gain, {profile}"] = {**{n: f"{np.log(v) / np.log(product):+.0%}" for n, v in found.items()}, "product": "100%"}
+    return pd.DataFrame(columns)
 
 
 def cooling_table(inlet_celsius: float, rise_kelvin: float) -> pd.DataFrame:

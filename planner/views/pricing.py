@@ -90,6 +90,28 @@ def curve_figure(kind: str, model: str, scenario: str, basis: str, name: str) ->
     return finished(figure, title, x=name, y=WHAT[kind], height=420)
 
 
+SPEEDS = (20.0, 50.0, 100.0, 150.0, 200.0)
+
+
+def slo_figure(kind: str, model: str) -> go.Figure:
+    """Return the break-even price along the SLO, with its 80 % interval; the ratio is the plan's own at each speed."""
+    found = pricing.slo_curve(kind, model, SPEEDS) * SCALE[kind]
+    reached = np.isfinite(found[0])
+    xs, (central, low, high) = np.array(SPEEDS)[reached], found[:, reached]
+    figure = go.Figure()
+    figure.add_scatter(x=np.concatenate([xs, xs[::-1]]), y=np.concatenate([high, low[::-1]]), fill="toself", opacity=0.2, line={"width": 0},
+                       fillcolor=COLOURS[1], name="80 % of draws", hoverinfo="skip")
+    figure.add_scatter(x=xs, y=central, mode="lines+markers", name="ratio by model", line={"color": COLOURS[1]},
+                       hovertemplate="%{x:.0f} tok/s: %{y:.4g}<extra></extra>")
+    listed = pricing.analyst("rent", 0) if kind == "rent" else None
+    if listed is not None:
+        figure.add_hline(y=listed, line={"dash": "dash", "color": COLOURS[6]}, annotation_text="analyst's price")
+    figure.update_yaxes(type="log")
+    title = "Neither system reaches these speeds" if not len(xs) else (
+        f"{NAMES[model]}: {digits(central[0])} {WHAT[kind]} at {xs[0]:.0f} tok/s per user, {digits(central[-1])} at {xs[-1]:.0f}")
+    return finished(figure, title, x="tokens/s per user asked for", y=WHAT[kind], height=420)
+
+
 def learning_table(model: str, scenario: str, basis: str) -> pd.DataFrame:
     """Return what it is worth, in USD a million tokens of cost avoided, to learn each input before choosing between the two systems.
 
