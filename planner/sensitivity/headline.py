@@ -117,7 +117,8 @@ def ratio_model(speed: float = SPEED, input_tokens: float = 8192, output_tokens:
         size = len(next(iter(columns.values())))
         whole = {n: columns.get(n, np.full(size, v)) for n, v in fixed.items()}
         edge = columns.get("software edge of the new system", np.ones(size))
-        first = per_gpu(new, whole | {"roofline_efficiency": np.minimum(whole["roofline_efficiency"] * edge, 1.0)}, layouts[0])
+        own = plan_draws.column(new, "software_factor")
+        first = per_gpu(new, whole | {own: whole[own] * edge}, layouts[0])
         second = per_gpu(old, whole, layouts[1])
         kw = [columns.get(f"{names[place]}: kW per GPU", np.full(size, kw_per_gpu(*place))) for place in (NEW, OLD)]
         ratio = np.where(second > 0, first / np.where(second > 0, second, 1.0), np.where(first > 0, 1e3, 1.0))
