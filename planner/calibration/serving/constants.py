@@ -10,9 +10,11 @@ import numpy as np
 
 from planner.calibration.serving.fit import Fitted, fit_all, problem
 from planner.calibration.serving.join import KINDS, kind_of, prior
+from planner.calibration.serving.published import runs
 from planner.calibration.serving.submissions import DRAFTS, FIRST_ROUND, SYSTEMS, models, shape_of
 from planner.calibration.table import Constant, constants
 from planner.errors import InputError
+from planner.facts import modelcards
 from planner.models.serving.step import EFFICIENCIES, Efficiency
 from planner.shapes import ModelShape
 
@@ -106,9 +108,9 @@ def software_factor(one: Learned, system: str, software: str, served: bool) -> t
     if state == "preview":
         newness = values["new_platform"] * (values["new_platform_served"] if served else 1.0)
         early = values[f"early|{moe}"] * (values.get("early_served|moe", 1.0) if served and moe == "moe" else 1.0)
-        # the best case is the newness of the platform alone, the worst a first round of platform and model together
-        high, low = max(newness, early * newness), min(newness, early * newness)
-        return float(np.sqrt(high * low)), float(low), float(high), "between a new platform on mature software and a first round of both"
+        # engines know the model by then, so that the platform alone is new; at worst it is a first round of platform and model together
+        low, high = min(newness, early * newness), max(1.0, newness)
+        return float(newness), float(low), float(high), "a platform's first round on models that engines know; at worst a first round of both"
     number = tuple(int(x) for x in software.strip("v+").split(".")[:2])
     if number < (5, 1):
         raise InputError("software", software, "must be v5.1 or later: no results before are held")
@@ -122,9 +124,15 @@ def software_factor(one: Learned, system: str, software: str, served: bool) -> t
     return ends[0], min(ends), max(ends), f"fitted to round {software}"
 
 
+@cache
+def _seen() -> frozenset[str]:
+    names = {shape_of(name).name for name in models()}
+    return frozenset(names | {modelcards.load(model).name for model in {r.model for r in runs()}})
+
+
 def seen_model(shape: ModelShape) -> bool:
-    """Return whether a model of this shape stands among the submissions."""
-    return any(shape_of(name).name == shape.name for name in models())
+    """Return whether a model of this shape stands among the rows that were fitted."""
+    return shape.name in _seen()
 
 
 def log_spread(scenario: str, system: str, shape: ModelShape) -> float:

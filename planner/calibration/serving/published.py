@@ -12,6 +12,7 @@ from planner.calibration.serving.join import ENGINE_BYTES, MEMORY_FRACTION, kind
 from planner.errors import InputError
 from planner.facts import catalog, modelcards
 from planner.facts.files import table
+from planner.facts.formats import formats
 from planner.facts.names import resolve_model, resolve_system
 from planner.models.serving.amounts import Terms, attention_terms, terms
 from planner.models.serving.step import Efficiency, prompt_seconds, step_seconds
@@ -47,6 +48,9 @@ class Run:
     queued: bool
     speculative: bool
     source: str
+    profile: str = ""
+    tokens_per_step: float = 1.0
+    drafts: int = 0
 
     @property
     def key(self) -> str:
@@ -63,7 +67,7 @@ class Run:
         """The weight format by its catalogue name, None for the checkpoint as released."""
         if "gpt-oss" in self.model:
             return "mxfp4"
-        return {"fp4": "nvfp4", "fp8": "fp8"}.get(self.precision)
+        return {"fp4": "nvfp4", "int4": None}.get(self.precision, self.precision if self.precision in formats() else None)
 
 
 def worker_layout(text: str, gpus: int | None = None) -> Layout:
@@ -160,7 +164,7 @@ class Published:
         self.runs = chosen
         decode, prefill, pools = [], [], []
         for run in chosen:
-            rack = catalog.system(run.system)
+            rack = catalog.system(run.system, run.profile or None)
             work = work_in(modelcards.load(run.model), run.weights, rack.accelerator)
             whole = run.input_tokens + run.output_tokens
             for layout, into in ((run.decode, decode), (run.prefill, prefill)):
@@ -168,8 +172,10 @@ class Published:
                 into.append(terms(work, [layout], attention, rack.domain_gpus))
             usable = rack.accelerator.hbm_bytes - rack.accelerator.reserve_bytes
             pools.append(MEMORY_FRACTION * usable - ENGINE_BYTES)
-        self.decode, self.prefill, self.rates = joined(decode), joined(prefill), rates([catalog.system(r.system) for r in chosen])
+        self.decode, self.prefill, self.rates = joined(decode), joined(prefill), rates([catalog.system(r.system, r.profile or None) for r in chosen])
         self.capacity = np.maximum(1.0, (np.array(pools) - self.decode.held_bytes) / self.decode.cache_held_bytes * self.decode.dp)
+        fields = ("input_tokens", "output_tokens", "concurrency", "tokens_per_step", "drafts")
+        self._columns = [np.array([float(getattr(r, k)) for r in chosen]) for k in fields]
         self.tpot = np.array([r.tpot for r in chosen])
         self.ttft = np.array([max(r.ttft, 1e-3) for r in chosen])
         self.disaggregated = np.array([r.disaggregated for r in chosen])
@@ -179,28 +185,28 @@ class Published:
         effective = ROWS_THAT_COUNT[kind_of(modelcards.load(chosen[0].model))]
         self.weight = np.minimum(1.0, np.sqrt(effective / counts[inverse]))
 
-    def solve(self, eff: Efficiency, software=1.0, launch=1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def solve(self, eff: Efficiency, software=1.0, launch=1.0, rate_per_s=None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return TPOT [s], TTFT [s] and the running batch of a decode worker [1] of every run: concurrency = rate (TTFT + L TPOT).
 
-        software, launch [1]: the factors of each key, (keys,) or scalar. Prompts on a prefill pool wait as in an M/D/1 queue of groups.
+        software, launch [1]: the factors of each key, (keys,) or scalar; rate_per_s, requests in place of the runs' concurrency (an open loop).
+        Prompts on a prefill pool wait as in an M/D/1 queue of groups.
         """
         factor, start = (np.broadcast_to(v, (len(self.keys),))[self.key_of] for v in (software, launch))
         own = replace(eff, layer_seconds=eff.layer_seconds * start)
-        inputs, outputs = (np.array([getattr(r, k) for r in self.runs]) for k in ("input_tokens", "output_tokens"))
-        users = np.array([r.concurrency for r in self.runs])
+        inputs, outputs, users, gain, drafts = self._columns
         decoders, fillers = (np.array([max(1, getattr(r, k)) for r in self.runs]) for k in ("decode_workers", "prefill_workers"))
         grouped = prompt_seconds(self.prefill, self.rates, own, inputs, 8.0) / 8 * factor
         alone = np.maximum(prompt_seconds(self.prefill, self.rates, own, inputs) * factor, grouped)
-        high = users / decoders
+        high = users / decoders if rate_per_s is None else self.capacity * np.ones(len(self.runs))
         low = high * 1e-4
         for _ in range(ROUNDS):
             running = np.sqrt(low * high)
             held = np.minimum(running, self.capacity)
-            mixed = np.where(self.disaggregated, 0.0, held * inputs / outputs)
-            step = step_seconds(self.decode, self.rates, own, held, mixed) * factor
+            mixed = np.where(self.disaggregated, 0.0, held * inputs / outputs * gain)
+            step = step_seconds(self.decode, self.rates, own, held, mixed, drafts) * factor / gain
             rate = held * decoders / (outputs * step)
             load = np.minimum(rate * grouped / fillers, 0.999)
             waiting = np.where(self.disaggregated, rate * alone + load**2 / (1 - load), rate * (alone + step))
-            over = running * decoders + waiting > users
+            over = running * decoders + waiting > users if rate_per_s is None else rate > rate_per_s
             high, low = np.where(over, running, high), np.where(over, low, running)
         return step, waiting / np.maximum(rate, 1e-12), held

@@ -16,6 +16,7 @@ from planner.models.serving.amounts import attention_terms, lifted, terms, with_
 from planner.models.serving.pools import Demand, serve
 from planner.models.serving.step import Efficiency, Rates
 from planner.shapes import Layout, ModelShape
+from planner.specs import Rack
 
 SCENARIOS = ("Offline", "Server", "Interactive")
 SYSTEMS = ("h100-sxm", "h200-sxm", "b200-hgx", "gb200-nvl72", "b300-hgx", "gb300-nvl72")
@@ -34,7 +35,7 @@ ENGINE_SEQUENCES = 3072.0  # the largest batch a rank in the published recipes
 class Configuration:
     """Rows of one model, scenario, system, GPU count and round: the median over submitters, output tokens a second and GPU [1/s].
 
-    num, rows behind it; inferred, the share whose GPU count was inferred; per_sample, tokens of one sample where samples are counted.
+    num, rows behind it; inferred, the share whose GPU count was inferred; profile of the system.
     """
 
     model: str
@@ -45,6 +46,7 @@ class Configuration:
     per_gpu: float
     num: int
     inferred: float
+    profile: str = ""
 
     @property
     def shape(self) -> ModelShape:
@@ -105,12 +107,11 @@ def models() -> tuple[str, ...]:
     return tuple(found)
 
 
-def weights_of(model: str, system: str) -> str:
+def weights_of(model: str, rack: Rack) -> str:
     """Return the weight format of submissions: what the GPU multiplies fastest, MXFP4 where the model is released in it."""
     if "gpt-oss" in model:
         return "mxfp4"
-    peaks = catalog.system(system, "upto" if system == "vr-nvl72" else None).accelerator.peak_flops_per_s
-    return "nvfp4" if "nvfp4" in peaks else "fp8"
+    return "nvfp4" if {"nvfp4", "mxfp4"} & set(rack.accelerator.peak_flops_per_s) else "fp8"
 
 
 def recipes(shape: ModelShape, domain_gpus: int, gpus: int) -> list[Layout]:
@@ -155,8 +156,8 @@ class Submissions:
         self.pairs: list[tuple[Layout, Layout]] = []
         owner, alone, pools, widths = [], [], [], []
         for i, one in enumerate(chosen):
-            rack = catalog.system(one.system, "upto" if one.system == "vr-nvl72" else None)
-            work = work_in(one.shape, weights_of(one.model, one.system), rack.accelerator)
+            rack = catalog.system(one.system, one.profile or None)
+            work = work_in(one.shape, weights_of(one.model, rack), rack.accelerator)
             layouts = recipes(one.shape, rack.domain_gpus, one.gpus) if tried is None else tried(one)
             zero = attention_terms(one.shape, [x.tp for x in layouts], 1.0, 1.0, 8.0)
             each = [
