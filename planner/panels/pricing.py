@@ -18,7 +18,7 @@ def controls() -> widgets.Widget:
     kind = widgets.Dropdown(options=list(pricing.KINDS), value="rent", description="Price", **_WIDE)
     model = widgets.Dropdown(options=[(view.NAMES[m], m) for m in pricing.CLAIMS], value="deepseek-r1", description="Model", **_WIDE)
     scenario = widgets.Dropdown(options=list(pricing.SCENARIOS), value="Server", description="MLPerf scenario", **_WIDE)
-    whose = [("the claim", "claim"), ("the plan's bounds", "model")]
+    whose = [("the claim", "claim"), ("the plan's own throughput", "model")]
     basis = widgets.Dropdown(options=whose, value="claim", description="Throughput ratio by", **_WIDE)
     ratio = widgets.FloatSlider(value=2.5, min=0.5, max=6.0, step=0.1, description="Throughput ratio", **_WIDE)
     load = widgets.FloatSlider(value=1.0, min=0.5, max=1.5, step=0.05, description="Load of the fleets, ratio", **_WIDE)

@@ -1,4 +1,4 @@
-"""The price at which Vera Rubin costs as much a token as GB300: by claim and by the plan's own bounds, to rent, to own, and by the megawatt."""
+"""The price at which Vera Rubin costs as much a token as GB300: by claim and by the plan's own throughput, to rent, to own, and by the megawatt."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def inputs(kind: str, model: str, scenario: str, basis: str = "claim", speed: fl
         ratio = claimed_ratio(model)
     else:
         value, low, high = interval(modelled_ratio(model, scenario, speed=speed))
-        ratio = between(value, low, high, "P", "assumed")
+        ratio = between(value, low, high, "P", "extrapolated")  # no fleet of Vera Rubin has been measured
     median, least, most, _ = measured(model, scenario)
     spread = between(1.0, least / median, most / median, "A", "measured") if least < most else fixed(1.0, "A", "measured")
     price = analyst("rent", 1)

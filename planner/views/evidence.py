@@ -53,13 +53,13 @@ def _flow() -> str:
 def _ratios() -> str:
     found = [f"{pricing.CLAIMS[m]} {m}: " + ", ".join(f"{s} {float(pricing.modelled_ratio(m, s)[0]):.1f}" for s in pricing.SCENARIOS)
              for m in pricing.CLAIMS]
-    return "the plan's bounds give, a GPU: " + "; ".join(found)
+    return "the plan's own throughput gives, a GPU: " + "; ".join(found)
 
 
 def _curves() -> str:
     new, old = (headline.curve(*place, [20.0, headline.SPEED], num=2)[0] for place in (headline.NEW, headline.OLD))
     said = f"{new[0] / old[0]:.1f} times at 20 tok/s per user and {new[1] / old[1]:.1f} at 150"
-    return f"the plan's bounds give {said}; the megawatt's boundary is not said"
+    return f"the plan's own throughput gives {said}; the megawatt's boundary is not said"
 
 
 def _hits() -> str:
@@ -188,12 +188,12 @@ def providers_table() -> pd.DataFrame:
 
 
 def check_table() -> pd.DataFrame:
-    """Return claimed levels of tokens per megawatt beside the plan's bounds at the same per-user speed, ratio printed."""
+    """Return claimed levels of tokens per megawatt beside the plan's own at the same per-user speed, ratio printed."""
     levels = headline.claimed_levels()
     rows = []
     for name, place, level in zip(("Vera Rubin", "GB200"), (headline.NEW, headline.OLD), levels, strict=True):
         central, low, high = (float(v[0]) for v in headline.curve(*place, [headline.SPEED]))
-        rows.append({"System": name, "Claimed tok/s/MW": digits(level), "The plan's bounds": digits(central), "Low": digits(low),
+        rows.append({"System": name, "Claimed tok/s/MW": digits(level), "The plan's own": digits(central), "Low": digits(low),
                      "High": digits(high), "Ratio": round(central / level, 3), "Inside": bool(low <= level <= high)})
     return pd.DataFrame(rows).set_index("System").rename_axis(None)
 

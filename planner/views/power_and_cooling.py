@@ -130,7 +130,7 @@ def headline_figure(mtp: bool) -> go.Figure:
         seen, drawn = central > 0, low > 0
         figure.add_scatter(x=np.concatenate([speeds[drawn], speeds[drawn][::-1]]), y=np.concatenate([high[drawn], low[drawn][::-1]]), fill="toself",
                            opacity=0.15, line={"width": 0}, fillcolor=COLOURS[i], hoverinfo="skip", name=f"{label}, 80 % of draws")
-        figure.add_scatter(x=speeds[seen], y=central[seen], name=f"{label}, assumed", line={"color": COLOURS[i]},
+        figure.add_scatter(x=speeds[seen], y=central[seen], name=f"{label}, {_how(place)}", line={"color": COLOURS[i]},
                            hovertemplate="%{x:.0f} tok/s per user: %{y:,.0f}<extra>%{fullData.name}</extra>")
         at[label] = dict(zip(speeds.tolist(), central.tolist(), strict=True))
     for i, level in enumerate(headline.claimed_levels()):
@@ -141,6 +141,11 @@ def headline_figure(mtp: bool) -> go.Figure:
     title = "One ratio hides a curve: " + ", ".join(f"{r:.1f} times at {s:.0f} tok/s per user" for s, r in ratio.items())
     figure.update_yaxes(type="log")
     return finished(figure, title, x="output tokens per second per user", y="thousand output tokens/s per MW (IT, provisioned, deployed)", height=480)
+
+
+def _how(place: tuple[str, str]) -> str:
+    """Return how the throughput of a system's curve is known: modelled where it was calibrated, extrapolated where not."""
+    return "extrapolated" if headline.case_at(*place, headline.SPEED, True, 8192, 1024).extrapolated else "modelled"
 
 
 def shares_table(old_mtp: bool) -> pd.DataFrame:

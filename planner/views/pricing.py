@@ -21,7 +21,7 @@ SCALE = {"rent": 1.0, "rack": 1e-6, "megawatt": 1.0}
 
 
 def points(kind: str) -> list[pricing.BreakEven]:
-    """Return every break-even price of one kind, model by model, scenario by scenario, by claim and by the plan's bounds."""
+    """Return every break-even price of one kind, model by model, scenario by scenario, by claim and by the plan's own throughput."""
     return [pricing.break_even_price(kind, m, s, b) for m in pricing.CLAIMS for s in pricing.SCENARIOS for b in BASES]
 
 
@@ -156,7 +156,7 @@ def takeaway(model: str, scenario: str) -> str:
              f"({digits(p.low)} to {digits(p.high)}) with the throughput ratio by {b}; grade {p.grade}" for b, p in by.items()]
     claimed, bound = by["claim"], by["model"]
     lines.append(f"No provider lists a price. At an analyst's {digits(claimed.analyst)} USD it is cheaper a token in {claimed.chance:.0%} of draws "
-                 f"by the claim, in {bound.chance:.0%} by the plan's bounds")
+                 f"by the claim, in {bound.chance:.0%} by the plan's own throughput")
     return "\n".join(lines)
 
 
