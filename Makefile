@@ -7,7 +7,7 @@ SCENARIO ?= scenarios/rubin-vs-gb300.toml
 export PYTHONDONTWRITEBYTECODE ?= 1
 export JUPYTER_PLATFORM_DIRS = 1
 
-.PHONY: pythons report test lab store browser bench soak env lock outputs chromium lint unit nbval
+.PHONY: pythons report test lab store browser bench soak env lock outputs queueing chromium lint unit nbval
 
 report: .venv/.ok
 	@$(BIN)/planner report $(SCENARIO) -o reports
@@ -35,6 +35,10 @@ store: .venv/.ok
 
 outputs: .venv/.ok
 	@$(BIN)/python tools/write_outputs.py
+	@$(BIN)/python tools/check_queueing.py --models
+
+queueing: .venv/.ok
+	@$(BIN)/python tools/check_queueing.py
 
 browser: .venv/.ok chromium
 	@$(BIN)/python tools/browser_check.py

@@ -1,14 +1,20 @@
 """Queues against closed forms and simulation, closed loops against their own equation, and the laws they must keep."""
 
+import csv
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import Infeasible, InputError
-from planner.models.queueing import closed, lengths, waiting
+from planner.models.queueing import batching, chunked, closed, exponential, lengths, sizing, tails, waiting
 
 FEW = settings(max_examples=25, deadline=None)
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("scv", [0.0, 0.3, 1.0, 4.0])
@@ -122,3 +128,141 @@ def test_closed_loop_solves_its_own_equation():
         seen = rate * np.maximum(1 - 1 / np.maximum(users, 1), 0)
         assert rate * (latency(seen) + think) == pytest.approx(users, rel=1e-6)
         assert (np.diff(rate) > 0).all()
+
+
+TABLE = list(csv.DictReader((ROOT / "outputs" / "queueing_errors.csv").read_text(encoding="utf-8").splitlines()))
+TOOL = runpy.run_path(str(ROOT / "tools" / "check_queueing.py"))
+
+
+def errors(station, quantity, low=0.0, high=0.96, band=0.03):
+    """Return the absolute errors of the stored table: stations that start so, quantities that end so, loads in a range, settled simulations."""
+    found = [abs(float(r["error"])) for r in TABLE if r["station"].startswith(station) and r["quantity"].endswith(quantity)
+             and low <= float(r["load"]) <= high and float(r["band"]) <= band]
+    assert found
+    return np.array(found)
+
+
+STATED = [  # as the docstrings say it
+    ("prefill pool", "wait mean", 0.0, 0.96, 0.05),
+    ("prefill pool", "wait p99", 0.0, 0.96, 0.10),
+    ("prefill pool", "ttft p99", 0.0, 0.96, 0.10),
+    ("lognormal model of exponential", "mean", 0.0, 0.96, 0.12),
+    ("lognormal model of exponential", "p99", 0.0, 0.96, 0.14),
+    ("decode pool", "tpot mean", 0.0, 0.96, 0.03),
+    ("decode pool", "tpot p99", 0.0, 0.96, 0.10),
+    ("decode pool", "whole p99", 0.0, 0.96, 0.10),
+    ("decode pool", "wait mean", 0.0, 0.96, 0.10),
+    ("disaggregated", "mean", 0.0, 0.96, 0.05),
+    ("disaggregated", "p99", 0.0, 0.96, 0.10),
+    *[(f"aggregated, {case}", "mean", 0.0, 0.9, 0.05) for case in TOOL["ENGINES"] if case != "mostly prefill, long tails"],
+    *[(f"aggregated, {case}", "tpot p99", 0.0, 0.8, 0.12) for case in TOOL["ENGINES"] if case != "mostly prefill, long tails"],
+    ("aggregated", "e2e p99", 0.0, 0.96, 0.16),
+    ("aggregated", "tpot p99", 0.0, 0.96, 0.16),
+    ("aggregated", "ttft p99", 0.0, 0.8, 0.40),
+    ("closed", "rate mean", 0.0, 1.0, 0.015),
+    ("aggregated, mostly prefill", "mean", 0.0, 0.96, 0.15),
+    ("closed", "tpot mean", 0.0, 1.0, 0.08),
+    ("closed", "ttft mean", 0.0, 0.9, 0.20),
+    ("closed aggregated, short prompts", "ttft mean", 0.0, 0.9, 0.05),
+    ("closed disaggregated", "ttft mean", 0.0, 0.9, 0.05),
+]
+
+
+@pytest.mark.parametrize(("station", "quantity", "low", "high", "most"), STATED)
+def test_stored_errors_are_as_stated(station, quantity, low, high, most):
+    found = errors(station, quantity, low, high)
+    assert found.max() <= most, sorted(found)[-5:]
+
+
+@pytest.mark.parametrize("case", [c for c in TOOL["ENGINES"] if c != "mostly prefill, long tails"])
+def test_quick_means_against_the_stored_simulations(case):
+    requests, engine, _ = TOOL["engine_of"](case)
+    top = chunked.highest_rate_per_s(requests, engine)
+    for row in TABLE:
+        if row["station"] == f"aggregated, {case}" and float(row["load"]) <= 0.8 and row["quantity"] in ("ttft mean", "tpot mean"):
+            made = chunked.mean_field(replace(requests, rate_per_s=float(row["load"]) * top), engine)[row["quantity"] == "tpot mean"]
+            assert made == pytest.approx(float(row["simulated"]), rel=0.25 if row["quantity"] == "ttft mean" else 0.08)
+
+
+@pytest.mark.parametrize("case", TOOL["DECODES"])
+def test_quick_decode_mean_against_the_stored_simulations(case):
+    start, slope, slots, length, _ = TOOL["DECODES"][case]
+    table = batching.step_table(start, slope, slots)
+    for row in TABLE:
+        if row["station"] == f"decode pool, {case}" and float(row["load"]) <= 0.8 and row["quantity"] == "tpot mean":
+            rate = float(row["load"]) * batching.highest_rate_per_s(length, table)
+            assert batching.tpot_seconds_mean_field(rate, length, table) == pytest.approx(float(row["simulated"]), rel=0.03)
+
+
+def test_stored_model_values_are_what_the_code_makes():
+    """A share of the table: one case of each kind (all of it: tools/check_queueing.py --models)."""
+    TOOL["recall"]()
+    stored = {TOOL["key"](r): float(r["model"]) for r in TABLE}
+    made = []
+    for one in (("prefill_case", (0.8, 4, "lognormal cv2 2")), ("decode_case", (0.9, "64 slots")), ("aggregated_case", (0.7, "64 slots")),
+                ("disaggregated_case", (0.8, "2 prefill workers")), ("closed_case", (16, 5.0, "aggregated", "short prompts"))):
+        made += list(TOOL[one[0]](*one[1]))
+    assert len(made) > 20
+    for row in made:
+        assert row["model"] == pytest.approx(stored[TOOL["key"](row)], rel=1e-4), row
+
+
+def test_a_fresh_simulation_agrees():
+    """Seconds of simulation, fixed seeds: the bands are wide, the models inside them and what they state."""
+    load, workers = 0.8, 4
+    got = TOOL["simulate_waits"](load, workers, 2.0, TOOL["SERVICES"]["lognormal cv2 2"][1], seconds=0.5, seed=11)
+    mean, band = got["wait mean"]
+    assert waiting.wait_seconds(load * workers, 1.0, workers, 2.0) == pytest.approx(mean, rel=0.05 + band)
+    mean, band = got["ttft p99"]
+    assert tails.ttft_quantile_seconds(load * workers, 1.0, workers, 2.0, 0.99) == pytest.approx(mean, rel=0.10 + band)
+    requests, engine, draw = TOOL["engine_of"]("short prompts")
+    rate, rng = 0.6 * chunked.highest_rate_per_s(requests, engine), np.random.default_rng(12)
+    first, step, whole, *_ = TOOL["aggregated"](rng, TOOL["Arrivals"](rng, 12_000, rate=rate), engine.step_seconds, engine.prefill_seconds_per_token,
+                                                engine.chunk_tokens, *draw(rng, 12_000))
+    made = TOOL["aggregated_model"](requests, engine, rate)
+    for name, seen in (("ttft", first), ("tpot", step), ("e2e", whole)):
+        assert made[f"{name} mean"] == pytest.approx(seen.mean(), rel=0.08)
+        assert made[f"{name} p99"] == pytest.approx(np.quantile(seen, 0.99), rel=0.15)
+
+
+def test_parts_in_closed_form():
+    assert batching.averaged(1.0, 0.0) == pytest.approx(2 / 3, abs=1e-3)
+    long, even, turn = batching.lattice()
+    draws = np.random.default_rng(0).random((3, 400_000)).sum(0)
+    assert np.quantile(long + even + turn, [0.5, 0.9, 0.99]) == pytest.approx(np.quantile(draws, [0.5, 0.9, 0.99]), rel=0.01)
+    one, other = -np.log(1 - long[8::16]), -np.log(1 - np.sort(even)[::2])
+    assert tails.sum_quantile_seconds(one, other, 0.9) == pytest.approx(3.8897, rel=0.02)  # two exponential times
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-9, 1.0, 1e9])
+def test_every_load_has_a_number_or_infinity(rate):
+    table = batching.step_table(0.01, 0.001, 64)
+    engine = chunked.Engine(table, 2e-5, 2048)
+    for scv in (0.0, 50.0):
+        for length in (1e-9, 1e4):
+            requests = chunked.Requests(rate, 1000.0, scv, length, scv)
+            station = chunked.solve(requests, engine)
+            values = [*batching.decode(rate, length, scv, table).values(), station.running, station.tpot, station.ttft,
+                      *chunked.mean_field(requests, engine),
+                      batching.tpot_quantile_seconds(rate, length, scv, table, 0.99), chunked.ttft_quantile_seconds(station, 0.99),
+                      chunked.e2e_quantile_seconds(station, 0.99), *closed.closed_loop_aggregated(rate, requests, engine).values(),
+                      *closed.closed_loop_disaggregated(rate, closed.PrefillPool(0.1, scv, 2), closed.DecodePool(length, table, 3), 5.0).values()]
+            assert all(np.asarray(v) >= 0 for v in values)  # NaN fails
+            assert (rate < 1e6) or np.isinf(station.ttft)
+
+
+@FEW
+@given(st.floats(0.01, 0.99), st.integers(1, 300), st.floats(0.5, 0.999))
+def test_textbook_queue_keeps_its_laws(rho, workers, quantile):
+    wait, tail = exponential.wait_seconds(rho * workers, 1.0, workers), exponential.wait_quantile_seconds(rho * workers, 1.0, workers, quantile)
+    first = exponential.ttft_quantile_seconds(rho * workers, 1.0, workers, quantile)
+    assert max(tail, -np.log1p(-quantile)) - 1e-9 <= first <= tail - np.log1p(-quantile) + 1e-9 + 2 * wait + 10
+    assert waiting.wait_seconds(rho * workers, 1.0, 1, 1.0) == np.inf if rho * workers >= 1 else True
+    assert exponential.ttft_quantile_seconds(rho, 1.0, 1, quantile) == pytest.approx(-np.log1p(-quantile) / (1 - rho), rel=1e-4)
+
+
+def test_split_is_the_best_of_all():
+    for hit in (0.0, 0.3, 0.9):
+        made = sizing.pool_split(72, 20000.0, 2000.0, 8000.0, 1000.0, hit)
+        each = 0.4 * (1 - hit)
+        assert made["requests_per_s"] == pytest.approx(max(min(g / each, (72 - g) / 0.5) for g in range(1, 72)))
