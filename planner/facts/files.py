@@ -1,4 +1,4 @@
-"""The one door to files that ship with the planner: data, notebooks and scenarios, in a wheel and in a checkout; and what a user's file is."""
+"""The one door to files that ship with the planner: data, notebooks, scenarios and outputs, in a wheel and a checkout; and what a user's file is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from planner.errors import InputError
 
-FOLDERS = ("data", "notebooks", "scenarios")
+FOLDERS = ("data", "notebooks", "scenarios", "outputs")
 
 
 def folder(name: str) -> Path:
@@ -28,22 +28,22 @@ def folder(name: str) -> Path:
 
 
 @cache
-def table(name: str) -> tuple[dict[str, str], ...]:
+def table(name: str, place: str = "data") -> tuple[dict[str, str], ...]:
     """Return a CSV table of `data/` as rows of text, the header's names as keys; read once per process.
 
-    Parameters: name, a path below `data/` such as "claims.csv". Returns: a tuple of dicts, to be treated as read-only.
-    Raises: InputError naming file and line for a row with too many or too few cells, or a file that is not there.
+    Parameters: name, a path below `data/` such as "claims.csv"; place, another of `FOLDERS`. Returns: a tuple of dicts, to be treated as
+    read-only. Raises: InputError naming file and line for a row with too many or too few cells, or a file that is not there.
     """
-    path = (folder("data") / name).resolve()
-    if not path.is_relative_to(folder("data").resolve()) or not path.is_file():
-        raise InputError("table", name, "must be a file of the data folder")
+    path = (folder(place) / name).resolve()
+    if not path.is_relative_to(folder(place).resolve()) or not path.is_file():
+        raise InputError("table", name, f"must be a file of the {place} folder")
     with path.open(newline="", encoding="utf-8") as handle:
         reader = csv.reader(handle, strict=True)
         header = next(reader, [])
         rows = []
         for cells in reader:
             if len(cells) != len(header):
-                raise InputError(f"line {reader.line_num}", len(cells), f"must have {len(header)} cells", f"data/{name}")
+                raise InputError(f"line {reader.line_num}", len(cells), f"must have {len(header)} cells", f"{place}/{name}")
             rows.append(dict(zip(header, cells, strict=True)))
     return tuple(rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -70,9 +70,20 @@ def _split(case: Case, of: Candidates, served: Served) -> tuple[np.ndarray, np.n
     return fillers, decoders, reached
 
 
-def _best_first(case: Case) -> Candidates:
+def _allowed(case: Case, allowed: Callable[[Pairing], bool] | None) -> Candidates:
+    """Return the layouts that fit, those that are allowed alone. Raises: Infeasible (weights, layout)."""
+    of = serving.found(case)
+    if allowed is None:
+        return of
+    kept = [i for i in range(len(of)) if allowed(serving.pairing(of, i))]
+    if not kept:
+        raise Infeasible("layout", f"none of the {len(of)} layouts that hold the weights is allowed", "a larger replica, or both kinds of pool")
+    return of.only(kept)
+
+
+def _best_first(case: Case, allowed: Callable[[Pairing], bool] | None = None) -> Candidates:
     """Return at most 16 pairs that together serve nearly what all serve: the best of the central case, then those that add most over some draws."""
-    of, few = serving.found(case), replace(case)
+    of, few = _allowed(case, allowed), replace(case)
     few.__dict__["inputs"] = {n: replace(d, values=d.values[:COVERED]) for n, d in case.inputs.items()}
     table = _reach(few, of).per_gpu
     share = table / np.maximum(table.max(axis=0), 1e-30)
@@ -87,17 +98,18 @@ def _best_first(case: Case) -> Candidates:
     return of.only(picked)
 
 
-def best(case: Case) -> Throughput:
+def best(case: Case, allowed: Callable[[Pairing], bool] | None = None) -> Throughput:
     """Return the layout and batch with the most output tokens per deployed GPU under the SLO.
 
-    Every draw chooses its batch, and its layout among the 16 best of the central case. Raises: Infeasible (weights, kv_cache, slo, facts).
+    Every draw chooses its batch, and its layout among the 16 best of the central case. allowed, which pairings may be chosen (absent: all).
+    Raises: Infeasible (weights, kv_cache, slo, facts; layout where none is allowed).
     """
-    of = _best_first(case)
+    of = _best_first(case, allowed)
     served = _reach(case, of)
     table = served.per_gpu
     winner = table.argmax(axis=0)
     if table[winner[0], 0] <= 0:
-        raise _refused(case)
+        raise _refused(case, allowed)
     per_gpu = table[winner, np.arange(table.shape[1])]
     # a draw in which no layout meets the SLO counts as the worst that any draw reached, not as none
     per_gpu = np.where(per_gpu > 0, per_gpu, per_gpu[per_gpu > 0].min())
@@ -178,9 +190,9 @@ def _limit(word: str) -> str:
     }[word]
 
 
-def _refused(case: Case) -> Infeasible:
+def _refused(case: Case, allowed: Callable[[Pairing], bool] | None = None) -> Infeasible:
     """Return why nothing serves: the cache or the SLO, with the nearest feasible point."""
-    middle, of = serving.central(case), serving.found(case)
+    middle, of = serving.central(case), _allowed(case, allowed)
     want = serving.demand(middle, of)
     flat = replace(
         want, transfer_seconds=want.transfer_seconds[..., 0], **{k: float(np.ravel(getattr(want, k))[0]) for k in ("tokens_per_step", "slowdown")}
