@@ -195,8 +195,14 @@ def _range(value):
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return {"low": value, "value": value, "high": value}
     if not isinstance(value, dict):
-        raise ValueError("must be a number or {low=, value=, high=}; the currency is USD and is not typed")
+        raise ValueError("must be a number or {low=, value=, high=}")
     return value
+
+
+def _price(value):
+    if isinstance(value, str):
+        raise ValueError("must be a number or {low=, value=, high=}; the currency is USD and is not typed")
+    return _range(value)
 
 
 class FactIn(RangeIn):
@@ -210,7 +216,7 @@ class FactIn(RangeIn):
 class PriceIn(_Strict):
     """A price with its date. USD per GPU-hour."""
 
-    gpu_hour_usd: Annotated[RangeIn, BeforeValidator(_range)]
+    gpu_hour_usd: Annotated[RangeIn, BeforeValidator(_price)]
     as_of: datetime.date
 
 
@@ -237,6 +243,7 @@ class Scenario(_Strict):
     timeline: TimelineIn | None = None
     facts: dict[str, Annotated[FactIn, BeforeValidator(_range)]] = Field(default_factory=dict)
     _folder: Path | None = PrivateAttr(default=None)
+    _file: str = PrivateAttr(default="")
 
     @model_validator(mode="after")
     def _known_schema_and_single_names(self):
@@ -256,7 +263,14 @@ class Scenario(_Strict):
         if model in modelcards.catalogue():
             return None
         path = self.place(model)
+        if "/" in model and (path / "config.json").is_file():  # a checkpoint's own folder
+            return path / "config.json"
         return path if model.endswith(".json") or regular(path) else None
+
+    @property
+    def file(self) -> str:
+        """The name of the file that this was read from, for messages; empty for a scenario made in Python."""
+        return self._file
 
     def _files(self) -> list[Path]:
         found: list[Path] = []
@@ -293,11 +307,25 @@ def _walk(value, key: str, file: str, depth: int = 0) -> None:
         raise InputError(key, value, "must be at most 1e18", file)
 
 
+PLAIN_WORDS = {  # pydantic's names of a fault -> what a user is told
+    "missing": "is required",
+    "model_type": "must be a table of keys",
+    "model_attributes_type": "must be a table of keys",
+    "dict_type": "must be a table of keys",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "too_short": "must have at least one entry",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "date_type": "must be a date such as 2026-11-30, not in quotes",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+}
 _HINTS = {"utilisation_fraction": "a share in 0..1", "cache_hit_fraction": "a share in 0..1"}
 
 
 def _lines(error: ValidationError, file: str) -> list[InputError]:
-    found = []
+    found: list[InputError] = []
     items = error.errors()
     for item in items:
         if item["type"] == "too_short" and any(other["loc"][:1] == item["loc"] and other is not item for other in items):
@@ -307,8 +335,8 @@ def _lines(error: ValidationError, file: str) -> list[InputError]:
         allowed = allowed[:1].lower() + allowed[1:]
         if item["type"] == "extra_forbidden":
             allowed = "is not a key of the scenario file (see `planner schema`)"
-        elif item["type"] == "missing":
-            allowed = "is required"
+        elif item["type"] in PLAIN_WORDS:
+            allowed = PLAIN_WORDS[item["type"]]
         value = item.get("input")
         leaf = key.rsplit(".", 1)[-1]
         if leaf in _HINTS and isinstance(value, (int, float)) and not isinstance(value, bool) and 1 < value <= 100:
@@ -317,6 +345,9 @@ def _lines(error: ValidationError, file: str) -> list[InputError]:
             value = None
         elif isinstance(value, (dict, list)):
             value = f"{len(value)} entries"
+        stem, _, end = key.rpartition(".")
+        if end in ("value", "high") and any(e.field == f"{stem}.low" and e.value == value and e.allowed == allowed for e in found):
+            continue  # one number was typed and stands for all three
         found.append(InputError(key or "scenario", value, allowed, file))
     return found
 
@@ -333,7 +364,7 @@ def parse(content: dict, file: str = "", folder: Path | None = None) -> Scenario
         if isinstance(number, bool) or number not in SCHEMAS:
             raise InputError("schema", number, f"must be one of {', '.join(map(str, SCHEMAS))}", file)
         checked = Scenario.model_validate(content)
-        checked._folder = folder
+        checked._folder, checked._file = folder, file
         return checked
     except ValidationError as error:
         raise InputErrors(_lines(error, file)) from None

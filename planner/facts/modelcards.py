@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -96,7 +97,9 @@ def source(model: str | Mapping | Path) -> tuple[str, dict]:
     if len(text) > 4096 or "\0" in text:
         raise InputError("model", text, "must be a catalogue name or a path")
     if text.endswith(".json") or (len(text) < 256 and Path(text).is_file()):
-        return Path(text).stem.removesuffix("_config"), {**read(text), **_beside(Path(text))}
+        return _from_file(Path(text))
+    if os.sep in text and len(text) < 256 and (Path(text) / "config.json").is_file():  # a checkpoint's own folder
+        return _from_file(Path(text) / "config.json")
     from planner.facts.names import resolve_model
 
     short = {}
@@ -105,6 +108,12 @@ def source(model: str | Mapping | Path) -> tuple[str, dict]:
         short.setdefault(full.split("/")[-1].lower(), full)
     name = short.get(text.lower()) or resolve_model(text)
     return name, read(catalogue()[name])
+
+
+def _from_file(path: Path) -> tuple[str, dict]:
+    """Return (name, config) of a file: named as the file, or as its folder where the file has the name that all have."""
+    name = path.absolute().parent.name if path.name == "config.json" else path.stem.removesuffix("_config")
+    return name or "own model", {**read(path), **_beside(path)}
 
 
 def _beside(path: Path) -> dict:

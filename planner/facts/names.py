@@ -57,8 +57,8 @@ def resolve(kind: str, spelling: str) -> str:
     if found is None:
         near = difflib.get_close_matches(_folded(spelling[:200]), names, n=3, cutoff=0.5)
         hint = ", ".join(dict.fromkeys(names[n][0] for n in near if names[n][0] != "ambiguous"))
-        hint = hint or ", ".join(sorted({n for n, _ in names.values()} - {"ambiguous"})[:12])
-        raise InputError(kind, spelling, f"must be a known {kind} (nearest: {hint})")
+        hint = f"nearest: {hint}" if hint else "such as " + ", ".join(sorted({n for n, _ in names.values()} - {"ambiguous"})[:6])
+        raise InputError(kind, spelling, f"must be a known {kind} ({hint})")
     return found
 
 

@@ -185,6 +185,14 @@ def resolve(scenario: Scenario) -> list[Case]:
     Raises: InputError with the scenario's key for a name that the catalogue does not know, a profile that is missing, a price or a
     fact of a system that does not exist, or a model or length file that cannot be read.
     """
+    try:
+        return _resolved(scenario)
+    except InputError as error:
+        file = ": ".join(part for part in (scenario.file, error.file) if part)
+        raise InputError(error.field, error.value, error.allowed, file) from None
+
+
+def _resolved(scenario: Scenario) -> list[Case]:
     for i, given in enumerate(scenario.systems):
         _keyed(f"systems[{i}]", catalog.system, given.name, given.profile, given.gpu_watts)
     for key in scenario.prices:

@@ -17,7 +17,8 @@ def cases(facts="", text=TEXT):
 
 def test_a_field_and_a_claim_reach_rack_and_draws():
     plain = cases()
-    own = cases('"gb300-nvl72.hbm_bytes" = 100e9\n"GB300.fp8" = { value = 4e15, low = 3e15, high = 5e15 }\nH0189 = 7.0\n"gb300-nvl72.speed_against_model" = 0.4\nP0010 = 9.0')
+    own = cases('"gb300-nvl72.hbm_bytes" = 100e9\n"GB300.fp8" = { value = 4e15, low = 3e15, high = 5e15 }\nH0189 = 7.0\n'
+                '"gb300-nvl72.speed_against_model" = 0.4\nP0010 = 9.0')
     before, after = plain["gb300-nvl72"], own["gb300-nvl72"]
     gpu = after.rack.accelerator
     assert (gpu.hbm_bytes, gpu.peak_flops_per_s["fp8"], gpu.hbm_bytes_per_s) == (100e9, 4e15, 7e12)
@@ -72,3 +73,33 @@ def test_the_same_system_twice_is_refused(second):
 def test_systems_that_differ_in_one_thing_are_told_apart():
     found = cases(text=with_systems('name = "gb300"', 'name = "gb300"\ngpu_watts = 1200', 'name = "gb300"\nsoftware = "v5.1"'))
     assert list(found) == ["gb300-nvl72 (software current)", "gb300-nvl72 (1,200 W, software current)", "gb300-nvl72 (software v5.1)"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ('model = "deepseek-ai/DeepSeek-R1"', 'model = "nobody/Nothing"', r"^mine.toml: workloads\[0\].model must be a known model"),
+        ('model = "deepseek-ai/DeepSeek-R1"', 'model = "absent.json"', r"^mine.toml: absent.json: workloads\[0\].model must be a readable"),
+        ('weight_format = "nvfp4"', 'weight_format = "fp4"', r"^mine.toml: workloads\[0\].weight_format is ambiguous"),
+        ('profile = "upto"', "", r"^mine.toml: systems\[0\].profile must be named"),
+        ('"gb300-nvl72" = {', '"gb900" = {', r"^mine.toml: prices.gb900 must be a known system"),
+    ],
+)
+def test_what_the_plan_refuses_names_the_scenario_file(tmp_path, old, new, line):
+    path = tmp_path / "mine.toml"
+    path.write_text(TEXT.replace(old, new, 1))
+    with pytest.raises(InputError, match=line):
+        resolve(scenario.load(path))
+
+
+def test_a_model_may_be_the_folder_of_a_checkpoint(tmp_path):
+    inside = tmp_path / "my model"
+    inside.mkdir()
+    (inside / "config.json").write_text((folder("data") / "models" / "Qwen--Qwen3-8B_config.json").read_text())
+    path = tmp_path / "mine.toml"
+    path.write_text(TEXT.replace("deepseek-ai/DeepSeek-R1", "./my model", 1))
+    read = scenario.load(path)
+    before = read.digest
+    assert resolve(read)[0].shape.name == "my model"
+    (inside / "config.json").write_text((folder("data") / "models" / "Qwen--Qwen3-32B_config.json").read_text())
+    assert scenario.load(path).digest != before
