@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import math
 import re
 import tomllib
 import unicodedata
@@ -17,10 +16,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from planner.errors import InputError, InputErrors
 from planner.facts import modelcards
 from planner.facts.files import content_digest, regular
+from planner.refusals import MAX_DEPTH, in_plain_words, refuse_unusable
 
 SCHEMAS = (1,)
 MAX_BYTES = 1_000_000
-MAX_DEPTH = 32
 
 Positive = Annotated[float, Field(gt=0, le=1e15)]
 NonNegative = Annotated[float, Field(ge=0, le=1e15)]
@@ -291,67 +290,6 @@ class Scenario(_Strict):
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _walk(value, key: str, file: str, depth: int = 0) -> None:
-    """Refuse what TOML reads and no plan can use: NaN, infinities, huge integers, deep nesting."""
-    if depth > MAX_DEPTH:
-        raise InputError(key.split(".")[0], "…", f"must be nested at most {MAX_DEPTH} deep", file)
-    if isinstance(value, dict):
-        for name, part in value.items():
-            _walk(part, f"{key}.{name}" if key else name, file, depth + 1)
-    elif isinstance(value, list):
-        for i, part in enumerate(value):
-            _walk(part, f"{key}[{i}]", file, depth + 1)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise InputError(key, value, "must be a finite number", file)
-    elif isinstance(value, int) and abs(value) > 10**18:
-        raise InputError(key, value, "must be at most 1e18", file)
-
-
-PLAIN_WORDS = {  # pydantic's names of a fault -> what a user is told
-    "missing": "is required",
-    "model_type": "must be a table of keys",
-    "model_attributes_type": "must be a table of keys",
-    "dict_type": "must be a table of keys",
-    "tuple_type": "must be a list",
-    "list_type": "must be a list",
-    "too_short": "must have at least one entry",
-    "string_type": "must be text",
-    "bool_type": "must be true or false",
-    "date_type": "must be a date such as 2026-11-30, not in quotes",
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-}
-_HINTS = {"utilisation_fraction": "a share in 0..1", "cache_hit_fraction": "a share in 0..1"}
-
-
-def _lines(error: ValidationError, file: str) -> list[InputError]:
-    found: list[InputError] = []
-    items = error.errors()
-    for item in items:
-        if item["type"] == "too_short" and any(other["loc"][:1] == item["loc"] and other is not item for other in items):
-            continue  # the list is "too short" only because an entry of it was refused
-        key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in item["loc"]).lstrip(".")
-        allowed = item["msg"].removeprefix("Value error, ").replace("Input should", "must").replace("String should", "must")
-        allowed = allowed[:1].lower() + allowed[1:]
-        if item["type"] == "extra_forbidden":
-            allowed = "is not a key of the scenario file (see `planner schema`)"
-        elif item["type"] in PLAIN_WORDS:
-            allowed = PLAIN_WORDS[item["type"]]
-        value = item.get("input")
-        leaf = key.rsplit(".", 1)[-1]
-        if leaf in _HINTS and isinstance(value, (int, float)) and not isinstance(value, bool) and 1 < value <= 100:
-            allowed += f" ({_HINTS[leaf]}: {value:g} % is {value / 100:g})"
-        if item["type"] == "missing":
-            value = None
-        elif isinstance(value, (dict, list)):
-            value = f"{len(value)} entries"
-        stem, _, end = key.rpartition(".")
-        if end in ("value", "high") and any(e.field == f"{stem}.low" and e.value == value and e.allowed == allowed for e in found):
-            continue  # one number was typed and stands for all three
-        found.append(InputError(key or "scenario", value, allowed, file))
-    return found
-
-
 def parse(content: dict, file: str = "", folder: Path | None = None) -> Scenario:
     """Check the content of a scenario file, or of a dict of the same shape.
 
@@ -359,7 +297,7 @@ def parse(content: dict, file: str = "", folder: Path | None = None) -> Scenario
     (absent: the working folder). Returns: Scenario. Raises: InputErrors with one line per fault.
     """
     try:
-        _walk(content, "", file)
+        refuse_unusable(content, "", file)
         number = content.get("schema")
         if isinstance(number, bool) or number not in SCHEMAS:
             raise InputError("schema", number, f"must be one of {', '.join(map(str, SCHEMAS))}", file)
@@ -367,7 +305,7 @@ def parse(content: dict, file: str = "", folder: Path | None = None) -> Scenario
         checked._folder, checked._file = folder, file
         return checked
     except ValidationError as error:
-        raise InputErrors(_lines(error, file)) from None
+        raise InputErrors(in_plain_words(error, file)) from None
     except InputError as error:
         raise InputErrors([error]) from None
 
@@ -377,7 +315,7 @@ def parse_fabric(content: dict) -> FabricIn:
     try:
         return FabricIn.model_validate({k: v for k, v in content.items() if v is not None})
     except ValidationError as error:
-        raise InputErrors([InputError(f"fabric.{e.field}", e.value, e.allowed) for e in _lines(error, "")]) from None
+        raise InputErrors([InputError(f"fabric.{e.field}", e.value, e.allowed) for e in in_plain_words(error, "")]) from None
 
 
 def loads(text: str, file: str = "scenario", folder: Path | None = None) -> Scenario:

@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "planner"
 FLOORS = [
-    {"errors"}, {"units"}, {"specs", "shapes"}, {"facts", "models"}, {"calibration"}, {"draws", "scenario"}, {"plan"},
+    {"errors"}, {"units", "refusals"}, {"specs", "shapes"}, {"facts", "models"}, {"calibration"}, {"draws", "scenario"}, {"plan"},
     {"sensitivity", "timeline"}, {"decide"}, {"views", "questions"}, {"panels", "report"}, {"batch"}, {"cli"},
 ]
 MODEL_RUNGS = [
