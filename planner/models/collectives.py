@@ -63,6 +63,17 @@ def bus_factor(op: str, ranks):
     return {"all_reduce": 2 * (n - 1) / n, "broadcast": np.ones_like(n), "p2p": np.ones_like(n)}.get(op, (n - 1) / n)[()]
 
 
+def one_direction_bytes_per_s(listed_bytes_per_s, both_directions: bool, links=1, efficiency_fraction=1.0):
+    """Return what one direction carries of a listed rate: links x rate x efficiency, halved where the list adds both directions.
+
+    Parameters: listed_bytes_per_s [B/s] of one link or of the whole device (links 1); both_directions, whether the list counts both; links [1];
+    efficiency_fraction [1] of protocol; broadcast. Returns: bandwidth [B/s]. Raises: InputError. Validity: symmetric links. Error: exact.
+    Source: definition of full duplex.
+    """
+    rate = positive("listed_bytes_per_s", listed_bytes_per_s) * count("links", links)
+    return (rate * fraction("efficiency_fraction", efficiency_fraction, zero=False) / (2 if both_directions else 1))[()]
+
+
 def collective_seconds(op: str, message_bytes, ranks, busbw_bytes_per_s):
     """Return the time of a collective from its bus bandwidth: t = S f / busbw.
 

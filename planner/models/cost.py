@@ -202,6 +202,17 @@ def break_even_usd_per_hour(other_usd_per_hour, own_extra_usd_per_hour, own_toke
     return price[()]
 
 
+def tokens_by_direction(requests, input_tokens, output_tokens) -> dict:
+    """Return the tokens of requests by direction: input, output, total; each has its own price, the total has none.
+
+    Parameters: requests [1]; input_tokens and output_tokens [token] of one request; broadcast. Returns: ordered dict [token]. Raises: InputError.
+    Validity: means. Error: exact. Source: counting.
+    """
+    many = nonnegative("requests", requests)
+    both = [(many * nonnegative(name, value))[()] for name, value in (("input_tokens", input_tokens), ("output_tokens", output_tokens))]
+    return {"input": both[0], "output": both[1], "total": both[0] + both[1]}
+
+
 def break_even_rack_usd(usd_per_gpu_hour, gpus, rate_per_year, years, yearly_usd, utilised_hours=HOURS_PER_YEAR, residual_fraction=0.0):
     """Return the rack price whose ownership costs as much as renting its GPUs: C = (p g h - y) / ((1 - s v^n) r / (1 - v^n)).
 

@@ -22,6 +22,22 @@ def gpu_watts(setting_watts, load_fraction, idle_fraction):
     return (setting * (idle + (1 - idle) * load))[()]
 
 
+def budget_watts(supply_watts, max_watts, typical_watts, basis: str):
+    """Return what to plan a device with: its maximum draw to provision, its typical draw for energy, never the sum of its supplies.
+
+    Parameters: supply_watts [W] of all its power supplies, redundant ones too; max_watts and typical_watts [W] of the device; basis, `max` or
+    `typical`. Returns: power [W]. Raises: InputError for another basis, or values out of order (typical <= max <= supplies).
+    Validity: a device with its own data sheet. Error: exact, a choice among printed values. Source: data sheets keep the three apart.
+    """
+    if basis not in ("max", "typical"):
+        raise InputError("basis", basis, "must be max (to provision) or typical (for energy): the rating of the supplies is neither")
+    supply, most, usual = positive("supply_watts", supply_watts), positive("max_watts", max_watts), positive("typical_watts", typical_watts)
+    for name, low, high in (("max_watts", most, supply), ("typical_watts", usual, most)):
+        if (low > high).any():
+            raise InputError(name, float(np.max(low)), f"must be at most {float(np.min(high)):g}")
+    return (most if basis == "max" else usual)[()]
+
+
 def node_parts_watts(gpus_watts, host_watts, fan_fraction, supply_efficiency):
     """Return what one node draws at the wall, by part: DC = (G + H) / (1 - f), wall = DC / e.
 

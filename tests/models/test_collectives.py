@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from planner.calibration import collectives as calibrated
 from planner.calibration import expert_parallel as expert_calibrated
 from planner.errors import InputError
+from planner.facts import catalog
 from planner.facts.files import table
 from planner.models import collectives as model
 from planner.models import expert_parallel as expert
 from planner.questions import all_questions
-from planner.units import convert, to_base
+from planner.units import to_base
 
 E = calibrated.reduce_efficiency()
 ASK = all_questions()
@@ -29,11 +30,16 @@ def test_handed_cases_co01_to_co08():
 
 
 def test_handed_cases_li01_to_li07():
-    assert to_base(900, "GB/s") / 2 / 1e9 == 450
-    assert convert(800, "Gb/s", "GB/s") == 100
-    assert 2 * convert(800, "Gb/s", "GB/s") == 200
-    assert pytest.approx(240) == 12 * 25 * 0.8
-    assert to_base(400, "GB/s") / 2 * 0.8 / 1e9 == pytest.approx(160)
+    one_way = model.one_direction_bytes_per_s
+    assert one_way(to_base(900, "GB/s"), True) == to_base(450, "GB/s")  # LI01
+    assert one_way(to_base(800, "Gb/s"), False) == to_base(100, "GB/s")  # LI03
+    assert one_way(to_base(800, "Gb/s"), False, 2) == to_base(200, "GB/s")  # LI04
+    rack = catalog.system("vr-nvl72", "upto")
+    assert rack.nic.bytes_per_s * rack.nics_per_gpu == to_base(200, "GB/s")  # the catalogue's own reading of it
+    assert one_way(to_base(25, "GB/s"), False, 12, 0.8) == pytest.approx(to_base(240, "GB/s"), rel=1e-9)  # LI06
+    assert one_way(to_base(400, "GB/s"), True, 1, 0.8) == pytest.approx(to_base(160, "GB/s"), rel=1e-9)  # LI07
+    with pytest.raises(InputError, match="efficiency_fraction"):
+        one_way(1.0, True, 1, 80)
 
 
 @given(st.sampled_from(model.OPS), st.floats(1, 1e12), st.integers(2, 4096), st.floats(1e-6, 100))

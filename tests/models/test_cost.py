@@ -83,6 +83,14 @@ def test_whole_racks_are_billed():
     assert cost.rent_usd(72, 1.0, 1, 72) == 72
 
 
+def test_cs07_input_tokens_are_not_the_total():
+    """Handed case CS07: 2,500 alerts a day of 3,000 tokens in and 500 out."""
+    found = cost.tokens_by_direction(2500, 3000, 500)
+    assert found == {"input": 7_500_000, "output": 1_250_000, "total": 8_750_000}
+    with pytest.raises(InputError, match="requests"):
+        cost.tokens_by_direction(-1, 1, 1)
+
+
 def test_cs12_both_bases():
     """Handed case CS12: a 3 USD hour used 35 %: 1.05 used, 1.95 idle."""
     parts = cost.allocation_usd(3.0, 0.35)

@@ -23,6 +23,16 @@ def test_pw04_trays_switches_and_shelves():
     assert parts["rest (regulators, fans, pumps, management)"] == pytest.approx(0, abs=1e-6)
 
 
+def test_pw07_a_switch_is_planned_with_its_maximum():
+    """Handed case PW07: two supplies of 650 W, 537 W at most, 210 W typical."""
+    assert power.budget_watts(2 * 650, 537, 210, "max") == 537
+    assert power.budget_watts(2 * 650, 537, 210, "typical") == 210
+    for args, words in (((1300, 537, 210, "supply"), "rating of the supplies"), ((500, 537, 210, "max"), "max_watts must be at most 500"),
+                        ((1300, 210, 537, "max"), "typical_watts")):
+        with pytest.raises(InputError, match=words):
+            power.budget_watts(*args)
+
+
 def test_pw09_systems():
     """Handed case PW09: 32 systems of 14.3 kW."""
     assert power.pool_watts(32, 32, 14_300.0, 0.0) == pytest.approx(457_600, rel=1e-12)
