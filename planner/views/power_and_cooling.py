@@ -131,7 +131,8 @@ def headline_figure(mtp: bool) -> go.Figure:
         lowest = np.where(low > 0, low, 1.0)  # a draw in ten that does not reach the speed at all: the band falls out of the picture
         missed += [f"{label} from {speeds[drawn & (low == 0)][0]:.0f}"] if (drawn & (low == 0)).any() else []
         figure.add_scatter(x=np.concatenate([speeds[drawn], speeds[drawn][::-1]]), y=np.concatenate([high[drawn], lowest[drawn][::-1]]),
-                           fill="toself", mode="lines", opacity=0.15, line={"width": 0}, fillcolor=COLOURS[i], hoverinfo="skip", name=f"{label}, 80 % of draws")
+                           fill="toself", mode="lines", opacity=0.15, line={"width": 0}, fillcolor=COLOURS[i], hoverinfo="skip",
+                           name=f"{label}, 80 % of draws")
         figure.add_scatter(x=speeds[seen], y=central[seen], name=f"{label}, {_how(place)}", line={"color": COLOURS[i]},
                            hovertemplate="%{x:.0f} tok/s per user: %{y:,.0f}<extra>%{fullData.name}</extra>")
         at[label] = dict(zip(speeds.tolist(), central.tolist(), strict=True))
