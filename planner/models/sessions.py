@@ -63,6 +63,21 @@ def prompt_tokens(sessions: Sessions) -> dict:
     return {"mean": mean[()], "scv": (variance / mean**2)[()], "last": last[()], "context": (last + s.output)[()]}
 
 
+def added_tokens(calls, mean_prompt_tokens, shared_tokens, own_tokens, output_tokens):
+    """Return the input tokens that each call adds, from the mean prompt: u = (m - A - S - o (n - 1) / 2) / ((n + 1) / 2).
+
+    Parameters: calls n [1]; mean_prompt_tokens m, shared_tokens A, own_tokens S, output_tokens o [token]; broadcast. Returns: [token].
+    Raises: InputError where the parts leave nothing to add. Validity: as `prompt_tokens`. Error: exact. Source: `prompt_tokens` solved for u.
+    """
+    n, mean = count("calls", calls), positive("mean_prompt_tokens", mean_prompt_tokens)
+    held = nonnegative("shared_tokens", shared_tokens) + nonnegative("own_tokens", own_tokens)
+    held = held + nonnegative("output_tokens", output_tokens) * (n - 1) / 2
+    if np.any(mean <= held):
+        least = f"must be above {float(np.max(held)):,.0f}: shared, own and earlier output tokens"
+        raise InputError("mean_prompt_tokens", float(np.min(mean)), least)
+    return ((mean - held) * 2 / (n + 1))[()]
+
+
 def structural_hit_fraction(sessions: Sessions):
     """Return the share of prompt tokens that a cache without limit finds: everything but what each call adds and each session starts with.
 

@@ -222,3 +222,11 @@ def test_wrong_values_are_refused_by_name(name, call):
     with pytest.raises(InputError) as caught:
         call()
     assert caught.value.field == name
+
+
+def test_added_tokens_give_the_mean_prompt_back():
+    made = model.added_tokens([1, 20, 40], 40000.0, 4000.0, 2000.0, 400.0)
+    for n, added in zip((1, 20, 40), made, strict=True):
+        assert model.prompt_tokens(Sessions(n, 4000, 2000, added, 400, 1.0))["mean"] == pytest.approx(40000)
+    with pytest.raises(InputError, match="mean_prompt_tokens"):
+        model.added_tokens(40, 9000, 4000, 2000, 400)
