@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from planner.errors import InputError
+from planner.facts.files import regular
 from planner.units import count, nonnegative, number, positive
 
 MONTHS_A_YEAR = 12
+MAX_BYTES = 20_000_000
+COLUMNS = ("month", "workload", "value", "low", "high")
 
 
 def grown(start, growth_per_month, months: int, season: Sequence[float] | None = None, peak_to_mean=1.0) -> np.ndarray:
@@ -51,6 +57,8 @@ def typed(rows: Sequence[Mapping[str, str]], file: str = "demand") -> dict[str, 
     """
     found: dict[str, list[tuple[int, float, float, float]]] = {}
     for line, row in enumerate(rows, 2):
+        if None in row:
+            raise InputError(f"line {line}", len(row[None]), "must have no cells past the header's", file)
         for column in ("month", "workload", "value"):
             if not str(row.get(column) or "").strip():
                 raise InputError(f"line {line}, {column}", row.get(column), "must be filled", file)
@@ -72,6 +80,26 @@ def typed(rows: Sequence[Mapping[str, str]], file: str = "demand") -> dict[str, 
     if len(spans) > 1:
         raise InputError("month", sorted(spans), "must run over the same months for every workload", file)
     return {name: np.array([row[1:] for row in series]).T for name, series in found.items()}
+
+
+def read(path: str | Path) -> dict[str, np.ndarray]:
+    """Return the demand of a CSV file (UTF-8; columns month, workload, value and, optional, low and high), as `typed`.
+
+    Parameters: path. Raises: InputError naming the file for one that cannot be read, is larger than 20 MB or has other columns; and as `typed`.
+    Validity: history and forecast in one file: a history has no range. Error: as typed. Source: the caller's table.
+    """
+    place = Path(path)
+    try:
+        if not regular(place) or place.stat().st_size > MAX_BYTES:
+            raise InputError("file", str(place), f"must be a regular file of at most {MAX_BYTES:,} bytes")
+        rows = csv.DictReader(io.StringIO(place.read_bytes().decode("utf-8-sig"), newline=""), strict=True)
+        columns = [c.strip().lower() for c in rows.fieldnames or ()]
+        if not {"month", "workload", "value"} <= set(columns) <= set(COLUMNS) or len(set(columns)) < len(columns):
+            raise InputError("columns", ",".join(columns), f"must be {', '.join(COLUMNS)} (the last two optional)", place.name)
+        rows.fieldnames = columns
+        return typed(list(rows), place.name)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError("file", getattr(error, "strerror", None) or str(error), "must be a readable CSV file in UTF-8", place.name) from None
 
 
 def between(ends: np.ndarray, normal_scores: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from planner.draws import Distribution, between, sample
 from planner.errors import Infeasible, InputError
 from planner.timeline import search
+from planner.timeline.demand import between as typed_between
 from planner.timeline.demand import grown
 from planner.timeline.ledger import Supply
 from planner.timeline.search import Chosen, Limits
@@ -25,7 +26,7 @@ THROUGHPUT, PRICE = between(1.0, 0.85, 1.15), between(1.0, 0.9, 1.15)  # against
 class Story:
     """One site. now and later, the two supplies; workload, its name; start [1/s] peak demand of month 0 and growth [1] a month, with ranges;
     months; site_watts [W]; chance [1] asked for; serve_from [1] the first month promised; late, months by which the later supply slips;
-    throughput and price, factors on what the supplies say."""
+    throughput and price, factors on what the supplies say; typed, workload -> (3, months) of `demand.read`, instead of start and growth."""
 
     now: Supply
     later: Supply
@@ -39,11 +40,15 @@ class Story:
     late: Distribution = LATE
     throughput: Distribution = THROUGHPUT
     price: Distribution = PRICE
+    typed: Mapping[str, np.ndarray] | None = None
 
     def __post_init__(self):
         count("months", self.months, 2, 240)
         positive("site_watts", self.site_watts)
         fraction("chance", self.chance, zero=False)
+        for name, ends in (self.typed or {}).items():
+            if np.shape(ends) != (3, self.months):
+                raise InputError(f"typed.{name}", np.shape(ends), f"must hold value, low and high of {self.months} months")
         if self.now.name == self.later.name:
             raise InputError("later", self.later.name, "must have another name than now")
 
@@ -65,6 +70,9 @@ class Story:
         """Return (demand (num, months) by workload, drawn inputs (num,)) of seeded futures."""
         inputs = {"start": self.start, "growth": self.growth, "late": self.late, "throughput": self.throughput, "price": self.price}
         drawn = {n: v[1:] for n, v in sample(inputs, num, seed).items()}
+        if self.typed is not None:
+            scores = np.random.default_rng(seed).standard_normal(num)  # one path for all workloads: a year runs high or low as a whole
+            return {name: typed_between(np.asarray(ends), scores) for name, ends in self.typed.items()}, drawn
         return {self.workload: grown(drawn["start"], np.maximum(drawn["growth"], -0.9), self.months)}, drawn
 
 
