@@ -158,6 +158,8 @@ def vision_weights(config: Mapping, hidden: int) -> list[Weight]:
         return []
     if not isinstance(vision, Mapping):
         raise InputError("vision_config", vision, "must be an object")
+    if kind is not None and not isinstance(kind, str):
+        raise InputError("model_type", kind, "must be text")
     if kind in TOWERS:
         return TOWERS[kind](vision, hidden, config)
     vision = _checked(vision)

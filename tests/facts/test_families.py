@@ -105,6 +105,7 @@ def test_a_cache_may_be_known_where_the_tensors_are_not():
     [
         ({"text_config": "x"}, "text_config must be an object"),
         ({"vision_config": [1]}, "vision_config must be an object"),
+        ({"vision_config": {"depth": 1}, "text_config": SMALL, "model_type": []}, "model_type must be text"),
         ({"num_nextn_predict_layers": 10**8}, "num_nextn_predict_layers must be at most"),
         ({"cla_share_factor": 5}, "cla_share_factor must be at most the layers"),
         ({"indexer_types": ["full"]}, "indexer_types must have one entry for each of 4 layers"),
