@@ -12,6 +12,7 @@ import math
 import sys
 import time
 from collections import deque
+from dataclasses import replace
 from multiprocessing import Pool
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.stats import t as student
 
-from planner.models.queueing import batching, chunked, closed, exponential, tails, waiting
+from planner.models.queueing import batching, chunked, closed, exponential, laws, tails, waiting
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "outputs" / "queueing_errors.csv"
@@ -379,10 +380,8 @@ def aggregated_case(load, case):
 
 def aggregated_model(requests, engine, rate):
     """Return the model's answers for one aggregated worker at a rate."""
-    station = chunked.solve(chunked.Requests(rate, requests.prompt_tokens, requests.prompt_scv, requests.steps, requests.steps_scv), engine)
-    return {"ttft mean": station.ttft, "ttft p99": chunked.ttft_quantile_seconds(station, 0.99), "tpot mean": station.tpot,
-            "tpot p99": chunked.tpot_quantile_seconds(station, 0.99), "e2e mean": station.ttft + requests.steps * station.step,
-            "e2e p99": chunked.e2e_quantile_seconds(station, 0.99)}
+    made = laws.aggregated(replace(requests, rate_per_s=rate), engine, 0.99)
+    return {f"{name} {what}": made[name + end] for name in ("ttft", "tpot", "e2e") for what, end in (("mean", ""), ("p99", "_quantile"))}
 
 
 # prefill seconds and scv, workers, decode steps and scv, start and slope of the step, slots
@@ -414,22 +413,12 @@ def pair_run(case, arrivals_of, number):
 def disaggregated_case(load, case):
     """Return rows of a prefill pool that feeds a decode worker, under Poisson arrivals."""
     prefill, pool, scv, top = pair_of(case)
-    rate, own, number = load * top, prefill.service_seconds, size_at(load)
+    rate, number = load * top, size_at(load)
     run = pair_run(case, lambda rng: Arrivals(rng, number, rate=rate), number)
     got = simulated(f"disaggregated, {case}", load, lambda: replicate(run))
-    both = batching.decode(rate, pool.steps, scv, pool.step_seconds)
-    first, last = (np.asarray(v) for v in (tails.ttft_nodes_seconds(rate, own, prefill.workers, prefill.scv),
-                                           batching.decode_nodes_seconds(rate, pool.steps, scv, pool.step_seconds)))
-    mean = waiting.wait_seconds(rate, own, prefill.workers, prefill.scv) + own
-    model = {"ttft mean": mean, "ttft p99": tails.ttft_quantile_seconds(rate, own, prefill.workers, prefill.scv, 0.99),
-             "tpot mean": both["tpot"] + (both["slot_wait"] + both["join"]) * mean_inverse(pool.steps, scv), "e2e mean": mean + last.mean(),
-             "e2e p99": tails.sum_quantile_seconds(first, last, 0.99)}
+    made = laws.disaggregated(rate, prefill, pool, scv, 0.99)
+    model = {f"{name} {what}": made[name + end] for name in ("ttft", "tpot", "e2e") for what, end in (("mean", ""), ("p99", "_quantile"))}
     yield from rows(f"disaggregated, {case}", load, model, got)
-
-
-def mean_inverse(mean, scv):
-    """Return E[1 / x] of a lognormal."""
-    return (1 + scv) / mean
 
 
 def closed_case(users, think, kind, case):

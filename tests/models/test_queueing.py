@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import Infeasible, InputError
-from planner.models.queueing import batching, chunked, closed, exponential, lengths, sizing, tails, waiting
+from planner.models.queueing import batching, chunked, closed, exponential, laws, lengths, sizing, tails, waiting
 
 FEW = settings(max_examples=25, deadline=None)
 ROOT = Path(__file__).parents[2]
@@ -266,3 +266,18 @@ def test_split_is_the_best_of_all():
         made = sizing.pool_split(72, 20000.0, 2000.0, 8000.0, 1000.0, hit)
         each = 0.4 * (1 - hit)
         assert made["requests_per_s"] == pytest.approx(max(min(g / each, (72 - g) / 0.5) for g in range(1, 72)))
+
+
+def test_what_clients_see_in_one_call():
+    prefill, pool = closed.PrefillPool(0.1, 0.5, 2, 0.02), closed.DecodePool(200.0, batching.step_table(0.01, 0.0002, 64), 2)
+    rates = np.array([0.0, 1.0, 8.0, 1e9])
+    made = laws.disaggregated(rates, prefill, pool, 0.5, 0.99)
+    assert made["ttft"][0] == pytest.approx(0.12)
+    assert made["tpot"][0] == pytest.approx(0.0102, rel=1e-2)
+    for name in ("ttft", "tpot", "e2e"):
+        assert (made[name][:3] < made[f"{name}_quantile"][:3] + 1e-4).all()
+        assert (np.diff(made[name]) >= 0).all()
+        assert np.isinf(made[name][3])
+        assert np.isinf(made[f"{name}_quantile"][3])
+    alone = laws.disaggregated(8.0, prefill, pool, 0.5, 0.99)
+    assert all(alone[name] == pytest.approx(made[name][2], rel=1e-9) for name in made)
