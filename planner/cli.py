@@ -8,7 +8,7 @@ import os
 import sys
 
 from planner import __version__
-from planner.errors import Infeasible, InputError, InputErrors
+from planner.errors import Infeasible, InputError, InputErrors, shown
 
 OK, OURS, BAD_INPUT, NO_PLAN = 0, 1, 2, 3
 
@@ -53,12 +53,12 @@ def _plan(args) -> int:
     from planner.plan.text import lines
 
     scenarios = _scenarios(args.scenario)
-    if args.json and len(scenarios) > 1:
+    if args.json is not None and len(scenarios) > 1:
         raise InputError("--json", args.json, "takes one scenario at a time")
     code = OK
     for item in scenarios:
         answer = decide(item)
-        if args.json:
+        if args.json is not None:
             _write_json(args.json, answer.as_dict())
         for line in lines(answer):
             _say(line)
@@ -79,7 +79,7 @@ def _check(args) -> int:
     if not args.file:
         raise InputError("FILE", None, "is required (or --questions)")
     outcomes = [check.run(case) for case in check.read(args.file)]
-    if args.json:
+    if args.json is not None:
         _write_json(args.json, check.as_json(outcomes))
     for o in outcomes:
         parts = [f"{o.status:7} {o.case} {o.question}: expected {o.expected}"]
@@ -98,9 +98,13 @@ def _check(args) -> int:
 def _facts(args) -> int:
     from planner.facts.show import lines
 
+    if not any(word.strip() for word in args.words):
+        raise InputError("WORDS", " ".join(args.words), 'must name something, for example "vr-nvl72 hbm"')
     found = list(lines(" ".join(args.words)))
     for line in found:
         _say(line)
+    if not found:
+        sys.stderr.write(f"nothing is known about {shown(' '.join(args.words))}: try a system, a quantity or the id of a claim\n")
     return OK if found else NO_PLAN
 
 
@@ -160,12 +164,27 @@ def _calibrate(args) -> int:
     from planner.calibration import collectives, grades, power, residency, table
     from planner.calibration.serving import constants as serving
 
+    if args.own is not None:
+        return _own_runs(args.own)
     areas = {"residency": residency.fit, "collectives": collectives.fit, "power": power.fit, "grades": grades.fit, "serving": serving.fit}
     for area, fit in areas.items():
         rows = fit()
         table.write(area, rows)
         for row in rows:
             _say(f"{area} {row.name} {row.scope} {row.value:.6g} [{row.low:.6g}, {row.high:.6g}] {row.unit}, {row.rows} rows; {row.note}".strip())
+    return OK
+
+
+def _own_runs(path: str) -> int:
+    from planner.questions.own_runs import learn
+
+    found, unused = learn(path)
+    for one in found:
+        _say(f"{one.system}, {one.model}: {one.rows} rows, median error {one.error_before:.1%} as shipped, {one.error_after:.1%} with:")
+        _say(f"    {one.line}")
+    for text in unused:
+        _say(f"not used: {text}")
+    _say("put the lines under [facts] of a scenario: the plan then rests on your runs and says so; data/calibration is not changed")
     return OK
 
 
@@ -253,7 +272,9 @@ def parser() -> argparse.ArgumentParser:
     fabric.add_argument("--wiring", metavar="PATH", help="write every cable to a .parquet or .csv file")
     fabric.set_defaults(run=_fabric)
 
-    commands.add_parser("calibrate", help="fit the efficiency constants again and write data/calibration").set_defaults(run=_calibrate)
+    calibrate = commands.add_parser("calibrate", help="fit the efficiency constants again and write data/calibration")
+    calibrate.add_argument("--with", dest="own", metavar="RUNS.csv", help="learn from your own serving runs instead: prints lines for a scenario")
+    calibrate.set_defaults(run=_calibrate)
     commands.add_parser("schema", help="print the JSON Schema of the scenario file").set_defaults(run=_schema)
     return top
 
@@ -278,7 +299,8 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:  # the last line of defence: a fault of ours, said in one line
         if os.environ.get("PLANNER_DEBUG"):
             raise
-        sys.stderr.write(f"planner failed: {type(error).__name__}: {error} (PLANNER_DEBUG=1 shows where)\n")
+        said = (str(error).strip().splitlines() or [""])[-1]
+        sys.stderr.write(f"planner failed: {type(error).__name__}: {said} (PLANNER_DEBUG=1 shows where)\n")
         return OURS
 
 

@@ -118,7 +118,7 @@ def test_a_json_that_cannot_be_written_leaves_nothing(tmp_path, capsys, kind):
     elif kind == "link":
         target.symlink_to(tmp_path / "elsewhere")
     before = sorted(p.name for p in place.iterdir())
-    (tmp_path / "c.csv").write_text("case,question,inputs,expected,unit,rtol\n")
+    (tmp_path / "c.csv").write_text("case,question,inputs,expected,unit,rtol\na,fabric_max_endpoints,{},1,count,0\n")
     for words in (["plan", str(MAIN)], ["check", str(tmp_path / "c.csv")]):
         assert main([*words, "--json", str(target)]) == 2
         assert "--json must" in capsys.readouterr().err
@@ -144,3 +144,39 @@ def test_a_slow_plan_names_the_limits_that_were_asked(tmp_path, capsys, slo, wor
     first = plain[plain.index("[[systems]]"):].split("[[systems]]")[1]
     one = plain[:plain.index("[[systems]]")] + "[[systems]]" + first + plain[plain.index("[fabric]"):]
     assert run(tmp_path, one.replace(slo, f"{{ {again} }}")) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "line", "code"),
+    [
+        (["facts", ""], "WORDS must name something", 2),
+        (["facts", " ", "\t"], "WORDS must name something", 2),
+        (["facts", "zzz", "qqq"], "nothing is known about 'zzz qqq'", 3),
+        (["plan", str(MAIN), "--json", ""], "--json must name a file", 2),
+        (["report", str(MAIN), "-o", ""], "output folder must be named", 2),
+        (["report", str(MAIN), "-o", " "], "output folder must be named", 2),
+    ],
+)
+def test_empty_words_are_one_clear_line(words, line, code, capsys):
+    assert main(words) == code
+    said = capsys.readouterr().err
+    assert line in said
+    assert said.count("\n") == 1
+
+
+def test_a_report_that_is_refused_leaves_no_folder(tmp_path, capsys):
+    path = tmp_path / "bad.toml"
+    path.write_text(MAIN.read_text().replace("deepseek-ai/DeepSeek-R1", "nobody/Nothing", 1))
+    assert main(["report", str(path), "-o", str(tmp_path / "a" / "b")]) == 2
+    assert "bad.toml: workloads[0].model must be a known model" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.toml"]
+
+
+def test_a_fault_of_ours_is_one_line(monkeypatch, capsys):
+    def broken(item):
+        raise RuntimeError("first line\nsecond\nthe cause")
+
+    monkeypatch.delenv("PLANNER_DEBUG", raising=False)
+    monkeypatch.setattr("planner.decide.decide", broken)
+    assert main(["plan", str(MAIN)]) == 1
+    assert capsys.readouterr().err == "planner failed: RuntimeError: the cause (PLANNER_DEBUG=1 shows where)\n"

@@ -141,6 +141,8 @@ def read(path: str | Path) -> list[Case]:
             errors.append(error)
     if errors:
         raise InputErrors(errors)
+    if not cases:
+        raise InputErrors([InputError("rows", 0, "must be at least one below the header", path.name)])
     return cases
 
 

@@ -20,6 +20,8 @@ def whole_file(path: str | Path, field: str, keep: bool = True) -> Iterator[Path
     that cannot be written, a symbolic link, or what is there and no regular file (a folder, a device).
     """
     target, stage = Path(path), None
+    if not str(path).strip():
+        raise InputError(field, str(path), "must name a file")
     try:
         if target.is_symlink():
             raise InputError(field, str(path), "must not be a symbolic link")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -85,7 +86,10 @@ def write(scenario: Scenario, out: str | Path = "reports", *, force: bool = Fals
     Returns: Written. An identical folder is reused. Raises: InputError for a folder that exists with other content and for an
     output folder that cannot be written; nothing half written remains.
     """
+    if not str(out).strip():
+        raise InputError("output folder", str(out), "must be named")
     out = Path(out)
+    made = [p for p in (out, *out.parents) if not p.exists()]  # deepest first
     try:
         out.mkdir(parents=True, exist_ok=True)
         place = _place(out, scenario)
@@ -110,6 +114,9 @@ def write(scenario: Scenario, out: str | Path = "reports", *, force: bool = Fals
         raise InputError("output folder", str(out), f"must have room and allow writing ({error.strerror})") from None
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+        for one in made:  # what was made for a report that was not written goes again
+            with contextlib.suppress(OSError):
+                one.rmdir()
 
 
 def _fill(stage: Path, scenario: Scenario, key: dict, language: str) -> str:

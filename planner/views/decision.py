@@ -235,7 +235,8 @@ def sources_table(plan: Plan) -> pd.DataFrame:
     from planner.facts.show import claim_rows
 
     used = dict.fromkeys(c for o in plan.options for a in o.answers.values() for c in a.claims)
-    return pd.DataFrame(claim_rows(used)).set_index("Claim").rename_axis(None)
+    rows = claim_rows(used) or [dict.fromkeys(("Claim", "Subject", "Quantity", "Value", "Basis", "Grade", "As of", "Source"), "")]
+    return pd.DataFrame(rows).set_index("Claim").rename_axis(None).head(len(used))
 
 
 def _bars(plan: Plan, name: str, title: str, axis: str) -> go.Figure:

@@ -97,3 +97,10 @@ def test_command_and_json(tmp_path, capsys):
 
 def test_no_number_reads_as_infinite_error(tmp_path):
     assert math.isfinite(outcome(tmp_path, 0).error_fraction)
+
+
+def test_a_file_without_cases_is_refused(tmp_path, capsys):
+    path = tmp_path / "none.csv"
+    path.write_text("case,question,inputs,expected,unit,rtol\n")
+    assert main(["check", str(path)]) == 2
+    assert "none.csv: rows must be at least one" in capsys.readouterr().err
