@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from planner.errors import InputError
+from planner.facts.fields import BOOLS, LISTS, NAMES, SIZES, TEXTS
 from planner.facts.files import table
 
 PLAIN_CACHES = {"deepseek_v4", "gemma4_text", "gpt2", "gpt_neox", "gptj", "opt", "bloom", "falcon", "codegen", "persimmon"}
@@ -133,7 +134,8 @@ def refused() -> dict[str, str]:
 
 @cache
 def _fields() -> frozenset[str]:
-    return frozenset(r["field"] for r in table("config_fields.csv"))
+    ours = {spelling for spellings in NAMES.values() for spelling in spellings} | SIZES | BOOLS | LISTS | TEXTS
+    return frozenset(r["field"] for r in table("config_fields.csv")) | ours
 
 
 def unread(config: Mapping, shown: int = 5) -> str:

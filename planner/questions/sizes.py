@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from planner.errors import InputError
 from planner.facts import modelcards
+from planner.facts.fields import NAMES, text_part
 from planner.facts.files import table
 from planner.facts.formats import AS_RELEASED, assumed, weight_formats
 from planner.models import transformer
@@ -36,6 +40,19 @@ def _variant(name: object) -> tuple[object, str]:
     return (row["model"], row["counted"]) if row else (name, "main_and_vision")
 
 
+def _sized(model: object) -> ModelShape:
+    """Return the shape of a model whose size alone is asked: how many experts a token uses does not change what is stored.
+
+    A config's content that names its experts and not how many a token uses is read, with a note; its active parameters are not known.
+    """
+    if isinstance(model, Mapping):
+        text = text_part(model)
+        if any(text.get(n) for n in NAMES["n_routed_experts"]) and not any(n in text for n in NAMES["num_experts_per_tok"]):
+            shape = modelcards.load({**text, "num_experts_per_tok": 1})
+            return replace(shape, notes=(*shape.notes, "num_experts_per_tok is absent: what a token uses is not known"))
+    return modelcards.load(model)
+
+
 def _total(shape: ModelShape, counted: str) -> int:
     parts = transformer.parameters(shape)
     whole = sum(parts.values())
@@ -53,9 +70,9 @@ def _total(shape: ModelShape, counted: str) -> int:
 
 def _parameters(inputs: dict) -> Answer:
     model, counted = _variant(inputs["model"])
-    shape = modelcards.load(model)
     part = str(inputs["part"]).strip().lower().replace(" ", "_")
     part = PART_NAMES.get(part, part)
+    shape = modelcards.load(model) if part == "active" else _sized(model)
     note = "; ".join(shape.notes)
     parts = transformer.parameters(shape)
     if part == "total":
@@ -81,7 +98,7 @@ def _parameters(inputs: dict) -> Answer:
 
 def _checkpoint_bytes(inputs: dict) -> Answer:
     model, counted = _variant(inputs["model"])
-    shape = modelcards.load(model)
+    shape = _sized(model)
     chosen = inputs.get("weight_format")
     parts = transformer.checkpoint_bytes(shape, formats_of(inputs, shape))
     if counted == "text":
