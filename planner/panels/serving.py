@@ -26,7 +26,8 @@ def controls() -> widgets.Widget:
     tpot = widgets.BoundedFloatText(value=20.0, min=1.0, max=1000.0, step=1.0, description="TPOT p99, ms", **_WIDE)
     software = widgets.Dropdown(options=SOFTWARE, description="Software or release", **_WIDE)
     mtp = widgets.Checkbox(value=False, description="Multi-token prediction", **_WIDE)
-    largest = widgets.Dropdown(options=[("the NVLink domain", None), *((str(n), n) for n in (4, 8, 16, 32))], description="Largest replica, GPUs", **_WIDE)
+    sizes = [("the NVLink domain", None), *((str(n), n) for n in (4, 8, 16, 32))]
+    largest = widgets.Dropdown(options=sizes, description="Largest replica, GPUs", **_WIDE)
     pools = widgets.Dropdown(options=["both", "aggregated", "disaggregated"], description="Pools", **_WIDE)
     everything = (name, systems, inputs, outputs, hits, ttft, tpot, software, mtp, largest, pools)
     first = [w.value for w in everything]

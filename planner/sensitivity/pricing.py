@@ -79,6 +79,29 @@ def claimed_ratio(model: str) -> Distribution:
     return from_claim(item)
 
 
+def content_of(model: str, scenario: str) -> dict:
+    """Return a scenario, one of `SCENARIOS` or Agentic, with one of the models of `CLAIMS` as its workload, without prices; systems as in the preset.
+
+    Raises: InputError for another model.
+    """
+    file = "agentic" if scenario == "Agentic" else f"mlperf-{scenario.lower()}"
+    content = tomllib.loads((folder("scenarios") / f"{file}.toml").read_text(encoding="utf-8"))
+    content.pop("prices", None)
+    if model == "qwen3-vl-235b-a22b":
+        name = "Qwen/Qwen3-VL-235B-A22B-Instruct"
+        if scenario == "Agentic":
+            content["workloads"] = [content["workloads"][0] | {"model": name}]
+            return content
+        limits = {"Server": {"e2e_s": 12.0}, "Interactive": {"e2e_s": 1.5}}
+        image, text = claim("P0184").base_value, claim("P0052").base_value
+        load = {"name": model, "model": name, "weight_format": "nvfp4", "kv_format": "fp8", "images": 1.0,
+                "image_tokens": image, "input_tokens": text - image, "output_tokens": _mean_output(model, scenario), "requests_per_s": 1000.0}
+        content["workloads"] = [load | ({"slo": limits[scenario]} if scenario in limits else {})]
+    elif model != "deepseek-r1":
+        raise InputError("model", model, f"must be one of {', '.join(CLAIMS)}")
+    return content
+
+
 @cache
 def modelled_ratio(model: str, scenario: str, num: int = 512, seed: int = 0, speed: float | None = None) -> np.ndarray:
     """Return the plan's own throughput of Vera Rubin over GB300 a GPU, draw by draw, central first (num + 1,) [1].
@@ -86,17 +109,8 @@ def modelled_ratio(model: str, scenario: str, num: int = 512, seed: int = 0, spe
     speed [1/s], tokens per second per user, replaces the scenario's SLO where it is given. Raises: InputError; Infeasible where a system cannot meet
     the SLO.
     """
-    content = tomllib.loads((folder("scenarios") / f"mlperf-{scenario.lower()}.toml").read_text(encoding="utf-8"))
+    content = content_of(model, scenario)
     content["systems"] = [{"name": OWN[0], "profile": OWN[1]}, {"name": OTHER}]
-    if model == "qwen3-vl-235b-a22b":
-        limits = {"Server": {"e2e_s": 12.0}, "Interactive": {"e2e_s": 1.5}}
-        image, text = claim("P0184").base_value, claim("P0052").base_value
-        load = {"name": model, "model": "Qwen/Qwen3-VL-235B-A22B-Instruct", "weight_format": "nvfp4", "kv_format": "fp8", "images": 1.0,
-                "image_tokens": image, "input_tokens": text - image, "output_tokens": _mean_output(model, scenario), "requests_per_s": 1000.0}
-        content["workloads"] = [load | ({"slo": limits[scenario]} if scenario in limits else {})]
-    elif model != "deepseek-r1":
-        raise InputError("model", model, f"must be one of {', '.join(CLAIMS)}")
-    content.pop("prices", None)
     if speed is not None:
         content["workloads"][0]["slo"] = {"tpot_s": 1 / float(number("speed", speed, above=0.0))}
     _, found = plan_draws.compare(resolve(scenarios.parse(content)), num, seed)

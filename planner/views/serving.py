@@ -14,7 +14,7 @@ from planner.facts.files import table
 from planner.facts.names import resolve_model, resolve_system
 from planner.plan import frontier as model
 from planner.plan.frontier import Asked, Frontier
-from planner.views.style import COLOURS, finished
+from planner.views.style import COLOURS, finished, log_ticks
 from planner.views.tables import NOT_AVAILABLE, digits
 
 NEAR = 1.3  # lengths count as similar within this factor
@@ -97,21 +97,22 @@ def fronts(asked: Asked, systems) -> list[Frontier]:
     return [model.frontier(asked, system) for system in systems]
 
 
-def _hover(front: Frontier) -> list[str]:
+def _hover(front: Frontier, points) -> list[str]:
     tail = f"{front.how}, grade {front.grade}<br>{', '.join(front.claims)}"
     return [
         f"{digits(p.per_gpu)} tok/s per GPU (80 %: {digits(p.low)} to {digits(p.high)}) at {digits(p.speed)} tok/s per user<br>"
         f"limited by {p.limit}<br>{p.layout}, {p.batch:,.0f} sequences a decode replica, TTFT {digits(p.ttft)} s<br>{tail}"
-        for p in front.points
+        for p in points
     ]
 
 
 def frontier_figure(asked: Asked, systems, tpot_s: float) -> go.Figure:
     """Return output tokens per GPU against tokens per second per user: the model with its 80 % interval, public runs and a peer beside it.
 
-    Parameters: tpot_s [s], the SLO, drawn as a line. Measured points are never blended into the model's. Raises: InputError.
+    Parameters: tpot_s [s], the SLO; what each system does under it is a star. Measured points are never blended into the model's. Raises: InputError.
     """
     figure, found = go.Figure(), fronts(asked, systems)
+    seen = [v for front in found for p in front.points for v in (p.low, p.high)]
     for front, colour in zip(found, COLOURS, strict=False):
         xs, ys, low, high = (np.array([getattr(p, k) for p in front.points]) for k in ("speed", "per_gpu", "low", "high"))
         band = {"fill": "toself", "opacity": 0.15, "line": {"width": 0}, "fillcolor": colour, "hoverinfo": "skip"}
@@ -121,9 +122,10 @@ def frontier_figure(asked: Asked, systems, tpot_s: float) -> go.Figure:
         )
         said = f"{name} ({front.how})" if front.how == "extrapolated" else name
         shown = {"legendgroup": name, "line": {"color": colour}, "hoverinfo": "text"}
-        figure.add_scatter(x=xs, y=ys, mode="lines+markers", name=said, text=_hover(front), **shown)
+        figure.add_scatter(x=xs, y=ys, mode="lines+markers", name=said, text=_hover(front, front.points), **shown)
     for front, colour in zip(found, COLOURS, strict=False):
         runs, others, name = measured(asked, front.system), peer(asked, front.system), label(front.system)
+        seen += [*runs.per_gpu, *others.per_gpu]
         if len(runs):
             figure.add_scatter(
                 x=runs.speed, y=runs.per_gpu, mode="markers", name=f"{name}, {len(runs)} public runs", text=runs.about, marker_color=colour,
@@ -134,24 +136,37 @@ def frontier_figure(asked: Asked, systems, tpot_s: float) -> go.Figure:
                 x=others.speed, y=others.per_gpu, mode="markers", name=f"{name}, a peer's predictions", text=others.about, marker_color=colour,
                 marker_symbol="triangle-up-open", marker_size=8, hovertemplate="peer: %{y:.4g} at %{x:.3g}<br>%{text}<extra></extra>",
             )  # fmt: skip
-    figure.add_vline(x=1 / tpot_s, line={"dash": "dash", "color": COLOURS[6]}, annotation_text="SLO", annotation_position="top")
-    figure.update_xaxes(type="log", dtick="D2")
-    figure.update_yaxes(type="log", dtick="D2")
-    finished(figure, _frontier_title(found, 1 / tpot_s), x="tokens/s per user", y="output tokens/s per deployed GPU", height=560)
+    stars = {front.system: _under(asked, front.system, tpot_s) for front in found}
+    served = [(front, stars[front.system]) for front in found if stars[front.system]]
+    figure.add_scatter(
+        x=[p.speed for _, p in served], y=[p.per_gpu for _, p in served], mode="markers", name=f"under TPOT p99 {1e3 * tpot_s:g} ms",
+        text=[_hover(f, [p])[0] for f, p in served], hoverinfo="text", marker={"symbol": "star-open", "size": 16, "color": COLOURS[3]},
+    )  # fmt: skip
+    figure.update_xaxes(**log_ticks([p.speed for f in found for p in f.points]))
+    figure.update_yaxes(**log_ticks(seen))
+    finished(figure, _frontier_title(stars, tpot_s), x="tokens/s per user (1 / mean TPOT)", y="output tokens/s per deployed GPU", height=560)
     figure.update_layout(legend={"y": -0.16})
     return figure
 
 
-def _frontier_title(found: list[Frontier], speed: float) -> str:
-    reached = {label(f.system): f.at(speed) for f in found}
-    served = {n: v for n, v in reached.items() if np.isfinite(v)}
+def _under(asked: Asked, system: str, tpot_s: float) -> model.Point | None:
+    """Return what a system does under the SLO, None where it cannot."""
+    try:
+        return model.as_point(1 / tpot_s, model.point_of(asked, system, tpot_s))
+    except Infeasible:
+        return None
+
+
+def _frontier_title(stars: dict[str, model.Point | None], tpot_s: float) -> str:
+    served = {label(s): p.per_gpu for s, p in stars.items() if p}
+    limit = f"TPOT p99 {1e3 * tpot_s:g} ms"
     if not served:
-        return f"None of {', '.join(reached)} reaches {digits(speed)} tok/s per user in the central case"
+        return f"None of {', '.join(label(s) for s in stars)} serves {limit} in the central case"
     first = max(served, key=served.get)
-    text = f"At {digits(speed)} tok/s per user {first} gives {digits(served[first])} output tok/s per GPU"
+    text = f"Under {limit} {first} gives {digits(served[first])} output tok/s per GPU"
     others = [f"{digits(served[first] / v)} times {n}" for n, v in served.items() if n != first]
     text += f", {' and '.join(others)}" if others else ""
-    missing = [n for n in reached if n not in served]
+    missing = [label(s) for s, p in stars.items() if not p]
     return text + (f"; {' and '.join(missing)} cannot" if missing else "")
 
 
@@ -199,7 +214,8 @@ def step_figure(asked: Asked, systems, tpot_s: float) -> go.Figure:
     figure.update_layout(barmode="stack", legend={"traceorder": "normal"})
     figure.update_yaxes(autorange="reversed")
     heavy = {n: max(s, key=s.get) for n, s in steps.items()}
-    said = [f"{n.split('<br>')[0]}: {heavy[n]} is {s[heavy[n]] / sum(s.values()):.0%} of {1e3 * sum(s.values()):.1f} ms" for n, s in steps.items()]
+    whole = {n: sum(s.values()) for n, s in steps.items()}
+    said = [f"{n.split('<br>')[0]}: {1e3 * whole[n]:.1f} ms, the largest part {heavy[n]} ({s[heavy[n]] / whole[n]:.0%})" for n, s in steps.items()]
     return finished(figure, "<br>".join(said) or "No system meets the SLO", x="ms of one decode step (with its share of prefill)", height=330)
 
 
@@ -219,8 +235,8 @@ def pools_figure(asked: Asked, systems) -> go.Figure:
             hovertemplate="%{x:.0f} tok/s per user: two pools give %{y:.2f} times one<extra>%{fullData.name}</extra>",
         )  # fmt: skip
     figure.add_hline(y=1, line={"dash": "dash", "color": COLOURS[6]})
-    figure.update_xaxes(type="log", dtick="D2")
-    figure.update_yaxes(type="log", dtick="D2")
+    figure.update_xaxes(**log_ticks([x for t in figure.data for x in t.x]))
+    figure.update_yaxes(**log_ticks([y for t in figure.data for y in t.y]))
     return finished(figure, "<br>".join(crossings), x="tokens/s per user asked for", y="disaggregated over aggregated", height=400)
 
 

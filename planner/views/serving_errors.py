@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from planner.errors import InputError
 from planner.facts.files import table
-from planner.views.style import COLOURS, finished
+from planner.views.style import COLOURS, finished, log_ticks
 from planner.views.tables import NOT_AVAILABLE
 
 LEFT_OUT = ("system", "generation", "model", "model_with_offline", "none")
@@ -65,8 +65,10 @@ def _is_system(name: str) -> bool:
 
 def aims_table() -> pd.DataFrame:
     """Return every target: what was left out, the measure, what was reached, and met or MISSED."""
-    rows = [{"What": a.what, "Of": a.group, "Measure": a.measure, "Reached": _percent(a.value), "Target": a.bound, "": "met" if a.met else "MISSED"}
-            for a in aims()]
+    rows = []
+    for a in aims():
+        row = {"What": a.what, "Of": a.group, "Measure": a.measure, "Reached": _percent(a.value), "Target": a.bound}
+        rows.append(row | {"Result": "met" if a.met else "MISSED"})
     return pd.DataFrame(rows).set_index("What").rename_axis(None)
 
 
@@ -116,8 +118,8 @@ def left_out_figure(left_out: str = "system") -> go.Figure:
         figure.add_scatter(x=mine.measured, y=mine.predicted, mode="markers", name=f"{scenario} ({len(mine)})", text=mine.case, customdata=mine.error,
                            marker={"color": COLOURS[i], "symbol": SYMBOLS[i], "size": 7, "opacity": 0.8},
                            hovertemplate="%{text}<br>measured %{x:.4g}, predicted %{y:.4g} (%{customdata:+.0%})<extra></extra>")
-    figure.update_xaxes(type="log", dtick=1)
-    figure.update_yaxes(type="log", dtick=1)
+    figure.update_xaxes(**log_ticks(ends, (1,)))
+    figure.update_yaxes(**log_ticks(ends, (1,)))
     size = rows.error.abs()
     worst = rows.loc[size.idxmax()]
     title = (f"{(size <= 0.2).mean():.0%} of {len(rows)} configurations are predicted within 20 % with their {left_out.replace('_', ' ')} left out; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 
 import plotly.graph_objects as go
@@ -28,3 +29,16 @@ def finished(figure: go.Figure, title: str, x: str = "", y: str = "", height: in
     figure.update_xaxes(title={"text": x or None, "font": {"size": 13}, "standoff": 6}, **lines)
     figure.update_yaxes(title={"text": y or None, "font": {"size": 13}}, **lines)
     return figure
+
+
+def log_ticks(values, steps=(1, 2, 5)) -> dict:
+    """Return the settings of a logarithmic axis that holds all positive values: plain numbers at 1, 2 and 5 of every decade.
+
+    Parameters: values, numbers; steps within a decade. Raises: nothing; without a positive value the axis has no ticks.
+    """
+    seen = [float(v) for v in values if math.isfinite(v) and v > 0]
+    if not seen:
+        return {"type": "log"}
+    decades = range(math.floor(math.log10(min(seen))) - 1, math.ceil(math.log10(max(seen))) + 1)
+    ticks = [step * 10.0**d for d in decades for step in steps]
+    return {"type": "log", "tickvals": ticks, "ticktext": [f"{t:,.0f}" if t >= 1 else f"{t:g}" for t in ticks]}

@@ -86,7 +86,7 @@ def test_misses_are_said_and_counted():
     missed = [a for a in aims if not a.met]
     assert len(aims) >= 12
     assert text.count("missed: ") == len(missed)
-    assert (errors.aims_table()[""] == "MISSED").sum() == len(missed)
+    assert (errors.aims_table()["Result"] == "MISSED").sum() == len(missed)
     for aim in missed:
         assert aim.what in text
 
