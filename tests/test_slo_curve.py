@@ -37,3 +37,12 @@ def test_a_claim_has_no_speed():
 def test_the_figure_says_both_ends():
     title = view.slo_figure("rent", "deepseek-r1").layout.title.text.replace("<br>", " ")
     assert "at 20 tok/s per user" in title
+
+
+@pytest.mark.parametrize("make", [lambda: view.break_even_figure("rent"), lambda: view.slo_figure("rent", "deepseek-r1")])
+def test_nothing_stretches_a_logarithmic_axis(make):
+    """An annotation is placed at the power of ten of its value there: one at 8.5 made an axis of prices reach a hundred million."""
+    figure = make()
+    assert "log" in (figure.layout.xaxis.type, figure.layout.yaxis.type)
+    assert not figure.layout.annotations
+    assert any("analyst" in trace.name for trace in figure.data)

@@ -52,7 +52,9 @@ def break_even_figure(kind: str) -> go.Figure:
     if listed is not None:
         listed *= SCALE[kind]
         above = sum(p.value * SCALE[kind] > listed for p in found)
-        figure.add_vline(x=listed, line={"dash": "dash", "color": COLOURS[6]}, annotation_text=f"analyst: {digits(listed)}")
+        rows = [f"{NAMES[p.model]}, {p.scenario}" for p in found if p.basis == BASES[0]]
+        figure.add_scatter(x=[listed, listed], y=[rows[0], rows[-1]], mode="lines", name=f"analyst: {digits(listed)}",
+                           line={"dash": "dash", "color": COLOURS[6]})  # a trace: an annotation on a logarithmic axis stretches it
         title = f"An analyst's {digits(listed)} {WHAT[kind]} lies below {above} of {len(found)} break-even prices"
     figure.update_xaxes(type="log")
     figure.update_yaxes(autorange="reversed")
@@ -99,13 +101,14 @@ def slo_figure(kind: str, model: str) -> go.Figure:
     reached = np.isfinite(found[0])
     xs, (central, low, high) = np.array(SPEEDS)[reached], found[:, reached]
     figure = go.Figure()
-    figure.add_scatter(x=np.concatenate([xs, xs[::-1]]), y=np.concatenate([high, low[::-1]]), fill="toself", opacity=0.2, line={"width": 0},
-                       fillcolor=COLOURS[1], name="80 % of draws", hoverinfo="skip")
+    figure.add_scatter(x=np.concatenate([xs, xs[::-1]]), y=np.concatenate([high, low[::-1]]), fill="toself", mode="lines", opacity=0.2,
+                       line={"width": 0}, fillcolor=COLOURS[1], name="80 % of draws", hoverinfo="skip")
     figure.add_scatter(x=xs, y=central, mode="lines+markers", name="ratio by model", line={"color": COLOURS[1]},
                        hovertemplate="%{x:.0f} tok/s: %{y:.4g}<extra></extra>")
     listed = pricing.analyst("rent", 0) if kind == "rent" else None
     if listed is not None:
-        figure.add_hline(y=listed, line={"dash": "dash", "color": COLOURS[6]}, annotation_text="analyst's price")
+        figure.add_scatter(x=[SPEEDS[0], SPEEDS[-1]], y=[listed, listed], mode="lines", name="analyst's price",
+                           line={"dash": "dash", "color": COLOURS[6]})
     figure.update_yaxes(type="log")
     title = "Neither system reaches these speeds" if not len(xs) else (
         f"{NAMES[model]}: {digits(central[0])} {WHAT[kind]} at {xs[0]:.0f} tok/s per user, {digits(central[-1])} at {xs[-1]:.0f}")
