@@ -31,6 +31,7 @@ COUNTED = {
     "text": "without the vision tower and MTP",
     "stored": "stored values, what is stored twice for MTP included",
     "stored_with_scales": "stored values, block scales and MTP included",
+    "stored_packed": "stored values, two of four bits counted as one, block scales and MTP included",
 }
 
 
@@ -57,7 +58,9 @@ def _total(shape: ModelShape, counted: str) -> int:
     parts = transformer.parameters(shape)
     whole = sum(parts.values())
     twice = sum(w.total for w in shape.duplicated)
-    scales = transformer.scale_elements(shape, weight_formats(shape, None)) if counted == "stored_with_scales" else 0
+    formats = weight_formats(shape, None) if counted in ("stored_with_scales", "stored_packed") else {}
+    scales = transformer.scale_elements(shape, formats)
+    pairs = sum(w.total // 2 for w in shape.weights if transformer.stored_format(w, formats).bits == 4) if counted == "stored_packed" else 0
     return {
         "main": whole - parts.get("mtp", 0) - parts.get("vision", 0),
         "main_and_vision": whole - parts.get("mtp", 0),
@@ -65,6 +68,7 @@ def _total(shape: ModelShape, counted: str) -> int:
         "text": whole - parts.get("vision", 0) - parts.get("mtp", 0),
         "stored": whole + twice,
         "stored_with_scales": whole + twice + scales,
+        "stored_packed": whole + twice + scales - pairs,
     }[counted]
 
 

@@ -238,8 +238,6 @@ REFUSED = ("deepseek-ai/DeepSeek-V4-Pro", "deepseek-ai/DeepSeek-V4-Flash")
 
 @pytest.mark.parametrize("row", sizes())
 def test_every_published_size(row):
-    if "stored elements" in row["model"]:
-        pytest.skip("packed pairs and scales: not a count of parameters")
     if row["model"] in REFUSED:
         with pytest.raises(InputError, match="hc_mult"):
             ask("parameters", model=row["model"])
