@@ -17,6 +17,11 @@ def test_outputs_are_rebuilt(name):
     assert TOOL["differences"]((ROOT / "outputs" / name).read_text(), TOOL["text"](TOOL["TABLES"][name]())) == []
 
 
+def test_the_readme_shows_the_stored_numbers():
+    page = (ROOT / "README.md").read_text()
+    assert page.split(TOOL["OPENS"])[1].split(TOOL["CLOSES"])[0] == TOOL["readme_block"](), "run make outputs"
+
+
 def test_a_changed_number_is_seen():
     stored = (ROOT / "outputs" / "residency.csv").read_text()
     assert TOOL["differences"](stored, stored.replace("671026", "671027", 1) if "671026" in stored else stored.replace("1", "2", 1))

@@ -149,8 +149,37 @@ def differences(old: str, new: str, tolerance: float = 1e-5) -> list[str]:
     return found
 
 
+OPENS, CLOSES = "<!-- numbers of outputs/, written by make outputs -->\n", "<!-- end of numbers -->"
+
+
+def readme_block() -> str:
+    """Return the README's numbers, from the stored tables: racks and power of the main scenario, and the error of throughput."""
+
+    def stored(name: str) -> list[dict]:
+        return list(csv.DictReader(io.StringIO((ROOT / "outputs" / name).read_text(encoding="utf-8"))))
+
+    def span(row: dict, digits: str) -> str:
+        number = {key: f"{float(row[key]):{digits}}" if row[key] else "not available" for key in ("value", "low", "high")}
+        return f"{number['value']} ({number['low']} to {number['high']})"
+
+    main_plan = [r for r in stored("plan.csv") if r["scenario"] == "rubin-vs-gb300"]
+    lines = ["| system | racks (80 % of draws) | facility MW | how, grade |", "|---|---|---|---|"]
+    for system in dict.fromkeys(r["system"] for r in main_plan):
+        rows = {r["answer"]: r for r in main_plan if r["system"] == system}
+        if "racks_total" in rows:
+            racks, power = rows["racks_total"], rows["facility_power"]
+            lines.append(f"| {system} | {span(racks, ',.0f')} | {span(power, ',.2g')} | {racks['how']}, {racks['grade']} |")
+        else:
+            lines.append(f"| {system} | no plan | | |")
+    left_out = next(r for r in stored("serving_errors.csv") if "left out" in r["what"] and r["group"] == "all")
+    error = {key: f"{float(left_out[key]):.0%}".replace("%", " %") for key in ("median", "mean", "p90")}
+    lines += ["", f"Throughput behind them, held against {left_out['rows']} published results with each system left out in turn: median error "
+              f"{error['median']}, mean {error['mean']}, 90 % within {error['p90']} (`outputs/serving_errors.csv`)."]
+    return "\n".join(lines) + "\n"
+
+
 def main(words: list[str]) -> int:
-    """Write the tables, or with --check compare them. Returns 1 when a stored table differs."""
+    """Write the tables and the README's numbers, or with --check compare the tables. Returns 1 when a stored table differs."""
     code = 0
     for name, make in TABLES.items():
         place, made = ROOT / "outputs" / name, text(make())
@@ -162,6 +191,10 @@ def main(words: list[str]) -> int:
         else:
             place.write_text(made, encoding="utf-8")
             sys.stdout.write(f"outputs/{name} written\n")
+    if "--check" not in words:
+        page = ROOT / "README.md"
+        before, rest = page.read_text(encoding="utf-8").split(OPENS)
+        page.write_text(before + OPENS + readme_block() + CLOSES + rest.split(CLOSES, 1)[1], encoding="utf-8")
     return code
 
 
