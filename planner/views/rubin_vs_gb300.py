@@ -96,7 +96,9 @@ def levels_figure(model: str, per: str = "GPU") -> go.Figure:
     ends = [_ratio_text(model, s, "upto", "preview", per) for s in rubin.SCENARIOS]
     title = f"{NAMES[model]}: Vera Rubin (upto, preview) over GB300 per {per}: " + ", ".join(
         f"{e} {scenario_name(s)}" for s, e in zip(rubin.SCENARIOS, ends, strict=True))
-    return finished(figure, title, y=PER[per], height=480)
+    finished(figure, title, y=PER[per], height=460)
+    figure.update_layout(legend={"y": -0.12})
+    return figure
 
 
 def _ratio_text(model: str, scenario: str, profile: str, software: str, per: str = "GPU") -> str:
@@ -107,27 +109,24 @@ def _ratio_text(model: str, scenario: str, profile: str, software: str, per: str
 def verdict(value: float, low: float, high: float, claimed: float) -> str:
     """Return where a claim lies against a model's value with its 80 % interval, in words."""
     if claimed > high:
-        return "claim above the interval"
+        return "above the interval"
     if claimed < low:
-        return "claim below the interval"
-    return "claim inside, at or below the central value" if claimed <= value else "claim inside, above the central value"
+        return "below the interval"
+    return "inside, at or below the central value" if claimed <= value else "inside, above the central value"
 
 
-def ratio_table(model: str, software: str = "preview") -> pd.DataFrame:
-    """Return Vera Rubin over GB300 per GPU and per IT megawatt with 80 % intervals, the claim beside it, and where the claim lies."""
-    item, rows = _claim(model), []
-    for scenario in rubin.SCENARIOS:
+def ratio_table(software: str = "preview") -> pd.DataFrame:
+    """Return Vera Rubin over GB300 per GPU and per IT megawatt with 80 % intervals, each model's claim beside it, and where the claim lies."""
+    rows = []
+    for model, scenario in ((m, s) for m in pricing.CLAIMS for s in rubin.SCENARIOS):
+        item = _claim(model)
         for profile, watts in rubin.SETTINGS.items():
-            row = {"Scenario": scenario_name(scenario), "Vera Rubin": f"{profile}, {watts:,.0f} W"}
-            for per in rubin.BASES:
-                found = rubin.ratio(model, scenario, profile, software, per)
-                text = NOT_AVAILABLE if found is None else "{} ({}–{})".format(*map(digits, interval(found)))
-                row[f"per {per}"] = text
-                if per == "GPU":
-                    row["Claimed, per GPU"] = f"{_said(item)} ({item.id}, {item.grade})"
-                    row["The claim"] = NOT_AVAILABLE if found is None else verdict(*interval(found), item.value)
-            rows.append(row)
-    return pd.DataFrame(rows).set_index("Scenario").rename_axis(None)
+            found = [rubin.ratio(model, scenario, profile, software, per) for per in rubin.BASES]
+            texts = [NOT_AVAILABLE if f is None else "{} ({}–{})".format(*map(digits, interval(f))) for f in found]
+            row = {"Model": NAMES[model], "Scenario": scenario_name(scenario), "Vera Rubin": f"{profile}, {watts:,.0f} W", "Per GPU": texts[0]}
+            row |= {"Claimed, per GPU": f"{_said(item)} ({item.id}, {item.grade})", "Per IT megawatt": texts[1]}
+            rows.append(row | {"Claim": NOT_AVAILABLE if found[0] is None else verdict(*interval(found[0]), item.value)})
+    return pd.DataFrame(rows).set_index("Model").rename_axis(None)
 
 
 def ratio_figure(software: str = "preview") -> go.Figure:
@@ -193,7 +192,7 @@ def along_figure(model: str, software: str = "preview") -> go.Figure:
     figure.add_hline(y=item.value, line={"dash": "dash", "color": COLOURS[5]})
     figure.update_xaxes(**log_ticks(rubin.SPEEDS))
     figure.update_yaxes(**log_ticks([v for one in found.values() for v in (*one.low, *one.high)]))
-    title = f"{NAMES[model]}: {where_it_holds(found['upto'], item.value, _said(item))} (dashed)"
+    title = f"{NAMES[model]}, claim dashed: {where_it_holds(found['upto'], item.value, _said(item))}"
     return finished(figure, title, x="tokens/s per user asked of both", y="Vera Rubin over GB300, per GPU", height=440)
 
 
@@ -233,25 +232,24 @@ def megawatt_takeaway(software: str = "preview") -> str:
         one = rubin.along("deepseek-r1", profile, software, rubin.GB200, "IT megawatt", HEADLINE_LENGTHS, True)
         at = int(np.argmin(abs(one.speeds - headline.SPEED)))
         value, low, high = (float(v[at]) for v in (one.central, one.low, one.high))
-        where = f"{verdict(value, low, high, item.value)}" if np.isfinite(value) else "one side does not serve"
+        where = f"{verdict(value, low, high, item.value)}" if np.isfinite(value) else "not to be compared, one side does not serve"
         lines.append(f"{profile}: {digits(value)} ({digits(low)} to {digits(high)}) against {item.value:g} claimed per MW at "
-                     f"{headline.SPEED:.0f} tok/s per user: {where}")
+                     f"{headline.SPEED:.0f} tok/s per user: the claim is {where}")
     return "<br>".join(lines)
 
 
-def check_table(model: str) -> pd.DataFrame:
+def check_table() -> pd.DataFrame:
     """Return GB300 as modelled over GB300 as measured: the plan at the benchmark's limits, and the prediction by a fit that left GB300 out."""
     rows, left = [], serving_errors.left_out_rows("system")
-    for scenario in pricing.SCENARIOS:
-        median, least, most = measured_gb300(model, scenario)
-        level = rubin.levels(model, scenario)[-1]
+    for model, scenario in ((m, s) for m in pricing.CLAIMS for s in pricing.SCENARIOS):
+        seen, level = measured_gb300(model, scenario), rubin.levels(model, scenario)[-1]
         mine = left[(left.model == model) & (left.scenario == scenario) & (left.system == rubin.GB300) & (left["round"] == pricing.ROUND)]
         mine = mine[mine.gpus.astype(int) == 72]
         ratio = float((mine.predicted / mine.measured).median()) if len(mine) else None
-        texts = ("{} ({}–{})".format(*map(digits, v)) for v in ((median, least, most), (level.value, level.low, level.high)))
-        row = {"Scenario": scenario_name(scenario), **dict(zip(("Measured, tok/s per GPU", "Model"), texts, strict=True))}
-        rows.append(row | {"Model over measured": digits(level.value / median), "The same, GB300 left out": digits(ratio)})
-    return pd.DataFrame(rows).set_index("Scenario").rename_axis(None)
+        texts = ("{} ({}–{})".format(*map(digits, v)) for v in (seen, (level.value, level.low, level.high)))
+        row = {"Model": NAMES[model], "Scenario": scenario_name(scenario), **dict(zip(("Measured, tok/s per GPU", "Modelled"), texts, strict=True))}
+        rows.append(row | {"Modelled over measured": digits(level.value / seen[0]), "The same, GB300 left out": digits(ratio)})
+    return pd.DataFrame(rows).set_index("Model").rename_axis(None)
 
 
 def takeaway(model: str, software: str = "preview") -> str:
@@ -265,6 +263,9 @@ def takeaway(model: str, software: str = "preview") -> str:
         lines.append(f"{NAMES[model]}, {profile} {rubin.SETTINGS[profile]:,.0f} W over GB300 per GPU, {software}, extrapolated: {', '.join(said)}")
     lines.append(f"Claim {_said(item)} over GB300 ({item.id}, grade {item.grade}, no scenario named; measured at "
                  f"{claim('H0127').value:,.0f} W): at equal speed {where_it_holds(rubin.along(model, 'upto', software), item.value, _said(item))}")
+    known = {s: m for s in rubin.SCENARIOS if (m := measured_gb300(model, s))}
+    over = [f"{scenario_name(s)} {digits(rubin.levels(model, s)[-1].value / m[0])}" for s, m in known.items()]
+    lines.append(f"How far the model is off where it can be held to results, GB300 modelled over measured: {', '.join(over)}")
     odd = [scenario_name(s) for s in rubin.SCENARIOS if _mature_below_preview(model, s)]
     if odd:
         lines.append(f"Odd: mature software is below preview in {', '.join(odd)}: the fitted first round of a new platform was not slower there")

@@ -81,13 +81,13 @@ def test_no_price_of_vera_rubin():
 
 
 def test_tables_and_words():
-    table = view.ratio_table(MODEL)
-    assert len(table) == 2 * len(rubin.SCENARIOS)
-    assert table["Claimed, per GPU"].str.contains("H0073").all()
+    table = view.ratio_table()
+    assert len(table) == 2 * 2 * len(rubin.SCENARIOS)
+    assert table["Claimed, per GPU"].str.contains("H007[23]").all()
     assert "10 claimed per MW at 150 tok/s per user" in view.megawatt_takeaway()
-    assert "H0073" in view.takeaway(MODEL)
-    check = view.check_table(MODEL)
-    assert check["Model over measured"].astype(float).between(0.5, 2).all()
+    words = view.takeaway(MODEL)
+    assert "H0073" in words
+    assert "GB300 modelled over measured: offline" in words
 
 
 def test_panel_runs_without_a_kernel():
@@ -96,3 +96,11 @@ def test_panel_runs_without_a_kernel():
     assert controls[-1].value == ""
     next(c for c in controls if c.description == "Per").value = "IT megawatt"
     assert controls[-1].value == ""
+
+
+def test_check_is_modelled_over_measured(monkeypatch):
+    monkeypatch.setattr(pricing, "SCENARIOS", ("Offline",))
+    check = view.check_table()
+    assert len(check) == 2
+    assert check["Modelled over measured"].astype(float).between(0.5, 2).all()
+    assert check["The same, GB300 left out"].astype(float).between(0.5, 2).all()
