@@ -8,6 +8,7 @@ from planner.errors import Infeasible, InputError, InputErrors
 from planner.panels.decision import widgets_escape
 from planner.panels.live import Debounced, live_figure
 from planner.views import serving as view
+from planner.views.serving_sessions import sessions_takeaway
 
 MODELS = ("deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-VL-235B-A22B-Instruct", "openai/gpt-oss-120b", "meta-llama/Llama-3.1-405B")
 SYSTEMS = ("vr-nvl72/upto", "vr-nvl72/maxlps", "gb300-nvl72", "gb200-nvl72", "b300-hgx", "b200-hgx", "h200-sxm", "h100-sxm")
@@ -29,7 +30,9 @@ def controls() -> widgets.Widget:
     sizes = [("the NVLink domain", None), *((str(n), n) for n in (4, 8, 16, 32))]
     largest = widgets.Dropdown(options=sizes, description="Largest replica, GPUs", **_WIDE)
     pools = widgets.Dropdown(options=["both", "aggregated", "disaggregated"], description="Pools", **_WIDE)
-    everything = (name, systems, inputs, outputs, hits, ttft, tpot, software, mtp, largest, pools)
+    calls = widgets.BoundedIntText(value=1, min=1, max=1000, description="Calls a session (1: none)", **_WIDE)
+    think = widgets.BoundedFloatText(value=8.0, min=0.0, max=86400.0, step=1.0, description="Pause between calls, s", **_WIDE)
+    everything = (name, systems, inputs, outputs, hits, calls, think, ttft, tpot, software, mtp, largest, pools)
     first = [w.value for w in everything]
     text, message, drawing = widgets.HTML(), widgets.HTML(), live_figure(view.frontier_figure)
 
@@ -40,6 +43,9 @@ def controls() -> widgets.Widget:
                 largest_gpus=largest.value, pools=pools.value,
             )  # fmt: skip
             words = view.takeaway(asked, systems.value, tpot.value / 1e3)
+            if calls.value > 1:
+                own = sessions_takeaway(asked, systems.value, tpot.value / 1e3, calls.value, think.value)
+                words += f"\nAs sessions of {calls.value} calls, the share found being an output:\n{own}"
             drawing.update(asked, systems.value, tpot.value / 1e3)
         except (InputError, InputErrors, Infeasible) as error:
             message.value = f"<b>{widgets_escape(str(error))}</b>"

@@ -8,8 +8,10 @@ import pytest
 from planner.errors import Infeasible, InputError
 from planner.panels import serving as panel
 from planner.plan import frontier as model
+from planner.plan import sessions as rack_sessions
 from planner.views import serving as view
 from planner.views import serving_errors as errors
+from planner.views import serving_sessions as agents
 
 SYSTEMS = ("gb300-nvl72", "gb200-nvl72")
 ASKED = view.ask("deepseek-ai/DeepSeek-R1", 8192, 1024, ttft_s=2.0)
@@ -121,3 +123,39 @@ def test_panel_runs_without_a_kernel_and_says_what_is_wrong():
     assert message.value == ""
     next(c for c in controls if c.description.startswith("Input")).value = 999_999
     assert "positions" in message.value
+    next(c for c in controls if c.description.startswith("Input")).value = 32_768
+    next(c for c in controls if c.description.startswith("Calls")).value = 20
+    assert message.value == ""
+    assert "the share found being an output" in box.children[1].value
+
+
+AGENTS = view.ask("deepseek-ai/DeepSeek-R1", 32_768, 700, cache_hits=0.9, ttft_s=3.0)
+
+
+def test_hits_follow_from_the_load_they_allow():
+    one = rack_sessions.carried(AGENTS, "gb300-nvl72", 0.03, 40, 8.0)
+    hits = sum(one.hits.values())
+    assert 0.8 < hits <= one.structural + 1e-9
+    assert one.prefill_tokens == pytest.approx((1 - hits) * 32_768, rel=0.02)
+    along = rack_sessions.hits_along(AGENTS, "gb300-nvl72", 0.03, 40, 8.0, np.geomspace(10, 1e6, 12))
+    for share in along.values():
+        assert (np.diff(share) <= 1e-9).all()
+    assert (along["nvme"] >= along["lpddr"] - 1e-12).all()
+    assert (along["lpddr"] >= along["hbm"] - 1e-12).all()
+    at = rack_sessions.hits_along(AGENTS, "gb300-nvl72", 0.03, 40, 8.0, np.array([one.live]))
+    assert at["nvme"][0] == pytest.approx(hits, abs=5e-3)
+
+
+def test_long_pauses_leave_hbm():
+    brief, long = (rack_sessions.carried(AGENTS, "gb300-nvl72", 0.03, 40, pause) for pause in (8.0, 3600.0))
+    assert long.hits["hbm"] < brief.hits["hbm"]
+    assert long.live > brief.live
+
+
+def test_sessions_are_shown_and_refused_in_words():
+    table = agents.sessions_table(AGENTS, SYSTEMS, 0.03, 40, 8.0)
+    assert "in HBM" in table.columns
+    figure = agents.sessions_figure(AGENTS, SYSTEMS, 0.03, 40, 8.0)
+    assert len(figure.data) == 4 * len(SYSTEMS)
+    assert "of its input" in figure.layout.title.text.replace("<br>", " ")
+    assert "cannot serve this" in agents.sessions_takeaway(AGENTS, SYSTEMS, 0.001, 40, 8.0)
