@@ -129,7 +129,12 @@ def _windowed(config: Mapping, layers: int) -> list[str]:
     """Return the kinds of a model whose layers differ, if at all, in whether they see a window only."""
     kind, window = config.get("model_type"), config.get("sliding_window")
     if config.get("attention_chunk_size") and str(kind or "").startswith("llama4"):
-        # three of four layers attend within a chunk, the fourth without positions to all
+        # three of four layers attend within a chunk, the fourth without positions to all, unless a list says which
+        listed = config.get("no_rope_layers")
+        if listed:
+            if len(listed) != layers or set(listed) - {0, 1}:
+                raise InputError("no_rope_layers", f"{len(listed)} entries", f"must be 0 or 1 for each of {layers} layers")
+            return ["sliding" if rotated else "full" for rotated in listed]
         interval = config.get("no_rope_layer_interval") or 4
         return ["full" if (i + 1) % interval == 0 else "sliding" for i in range(layers)]
     if not window or config.get("use_sliding_window") is False or config.get("compress_ratios"):

@@ -145,6 +145,7 @@ LISTS = {
     "moe_layers",
     "attn_type_list",
     "index_layer_types",
+    "no_rope_layers",
 }
 TEXTS = {"hybrid_override_pattern", "model_type", "topk_method"}
 

@@ -137,3 +137,14 @@ def test_a_shared_mlp_of_granite_is_counted():
     plain = {**SMALL, "model_type": "granitemoeshared", "num_local_experts": 8, "num_experts_per_tok": 2}
     more = {**plain, "shared_intermediate_size": 96}
     assert sum(parameters(modelcards.load(more)).values()) - sum(parameters(modelcards.load(plain)).values()) == 4 * 3 * 64 * 96
+
+
+def test_llama4_says_layer_by_layer_which_attend_in_chunks():
+    scout = {**SMALL, "model_type": "llama4_text", "attention_chunk_size": 64}
+    by_rule = {a.kind: a.layers for a in modelcards.cache_layers(scout)}
+    assert by_rule == {"full": 1, "sliding": 3}
+    assert {a.kind: a.layers for a in modelcards.cache_layers({**scout, "no_rope_layers": [1, 0, 1, 0]})} == {"full": 2, "sliding": 2}
+    assert {a.kind: a.layers for a in modelcards.cache_layers({**scout, "no_rope_layers": []})} == by_rule
+    for bad in ([1, 0], [1, 0, 2, 0]):
+        with pytest.raises(InputError, match="no_rope_layers"):
+            modelcards.cache_layers({**scout, "no_rope_layers": bad})
