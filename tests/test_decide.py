@@ -94,7 +94,7 @@ def test_drivers_are_of_the_best_option_and_the_plan_confirms_them():
 
 
 def test_an_input_at_which_the_slo_is_missed_comes_first_and_says_so():
-    made = decided(("tpot_s = 0.0067", "tpot_s = 0.0032"), ("facility_watts = 10e6\n", ""))
+    made = decided(("tpot_s = 0.0067", "tpot_s = 0.0022"), ("facility_watts = 10e6\n", ""))
     missed = [d for o in made.options for d in o.drivers if None in (d.racks_at_low, d.racks_at_high)]
     assert missed
     assert "SLO missed" in view.drivers_table(made)["Racks there"].iloc[0]

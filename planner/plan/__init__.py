@@ -10,6 +10,7 @@ from planner import __version__
 from planner.errors import Infeasible, InputError
 from planner.plan import notes
 from planner.plan.answer import Answer, missing
+from planner.plan.basis import on_basis
 from planner.plan.case import Case, resolve
 from planner.plan.cost import cost_answers
 from planner.plan.fabric import fabric_answers
@@ -82,12 +83,12 @@ def _with_unserved(answers: dict[str, Answer], unserved: float) -> dict[str, Ans
 def _option(case: Case) -> Option:
     name, label, scenario = case.workload.name, case.label, case.scenario
     try:
-        found = best(case)
+        found = on_basis(case, best(case))
         replica_gpus, unserved = _chosen(case)
         answers = _with_unserved(throughput_answers(case, found), unserved)
         peak = peak_tokens_per_s(case, float(found.tpot[0]), float(found.ttft[0]))
         racks = racks_needed(peak + 0 * found.per_gpu, found.per_gpu, replica_gpus, case.rack, scenario.plan)
-        speed = case.speed_inputs
+        speed = found.inputs
         answers |= load_answers(peak, _closed_loop(case), racks, found.per_gpu, speed, scenario.plan)
         answers |= rack_answers(racks, case.rack, speed, scenario.plan)
         watts = rack_watts(case.rack, case.inputs)

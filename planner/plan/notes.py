@@ -16,10 +16,8 @@ def of_plan(scenario: Scenario) -> tuple[str, ...]:
 
 
 def _unused(scenario: Scenario) -> Iterator[str]:
-    if scenario.plan.basis != "model":
-        yield f"plan.basis = {scenario.plan.basis}: measured and claimed throughput are not joined yet, the model's is used"
     tests = sorted({w.scenario for w in scenario.workloads if w.scenario})
-    if tests:
+    if tests and scenario.plan.basis == "model":
         yield f"scenario = {', '.join(tests)} is a label: the plan goes by load and SLO"
     if scenario.timeline:
         yield "racks, power and cost are for the load as typed; [timeline] is planned beside them, month by month"

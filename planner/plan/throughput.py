@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,13 +10,13 @@ import numpy as np
 from planner.calibration.serving import constants
 from planner.errors import Infeasible
 from planner.models.serving import search
-from planner.models.serving.pools import LIMITS, Served, integer_split
+from planner.models.serving.pools import COARSE, LIMITS, Served, integer_split
 from planner.models.serving.search import Candidates
 from planner.models.serving.step import EFFICIENCIES, Efficiency, Rates, prompt_seconds, step_parts, step_seconds
 from planner.plan import serving
 from planner.plan.answer import Answer
 from planner.plan.case import Case
-from planner.plan.inputs import answer
+from planner.plan.inputs import Drawn, answer
 from planner.plan.serving import Pairing
 
 MOST_PAIRINGS = 16  # from which each draw chooses again
@@ -30,7 +30,8 @@ class Throughput:
     """The chosen layout and what it gives over the draws, index 0 central.
 
     per_gpu (n,) [1/s] output tokens per deployed GPU; tpot (n,) [s] mean; ttft (n,) [s] at the SLO's quantile; prefill_fraction (n,) [1] of
-    GPU time; lower and upper [1/s] bounds of per_gpu; parts [B] in a GPU's HBM; step [s] by part; batch [1] central; pools, workers in words.
+    GPU time; lower and upper [1/s] bounds of per_gpu; parts [B] in a GPU's HBM; step [s] by part; batch [1] central; pools, workers in
+    words; inputs, what per_gpu rests on; how it was got, and words about it.
     """
 
     layout: Pairing
@@ -45,13 +46,23 @@ class Throughput:
     step: dict[str, float]
     limit: str
     pools: str
+    inputs: Mapping[str, Drawn]
+    how: str
+    words: str = ""
 
 
 def _reach(case: Case, of: Candidates) -> Served:
     """Return what candidates reach over the draws (candidates, draws), with software and margin."""
     eff = constants.of_model(case.shape).eff
     served = search.reach(
-        of, serving.drawn_rates(case), eff, serving.demand(case, of), serving.SEQUENCES, serving.pool_gpus(case.rack), serving.more_bytes(case)
+        of,
+        serving.drawn_rates(case),
+        eff,
+        serving.demand(case, of),
+        serving.SEQUENCES,
+        serving.pool_gpus(case.rack),
+        serving.more_bytes(case),
+        COARSE,
     )
     factor = case.inputs["software_factor"].values * serving.margin(case) if "software_factor" in case.inputs else serving.margin(case)
     size = max(len(d.values) for d in case.inputs.values()) if case.inputs else 1
@@ -137,6 +148,8 @@ def best(case: Case, allowed: Callable[[Pairing], bool] | None = None) -> Throug
         step=_step(case, of.only([first]), batch),
         limit=limit,
         pools=pools,
+        inputs=case.speed_inputs,
+        how="extrapolated" if case.extrapolated else "modelled",
     )
 
 
@@ -230,10 +243,10 @@ def throughput_answers(case: Case, found: Throughput) -> dict[str, Answer]:
             "tokens_per_s_per_gpu",
             found.per_gpu,
             "tok/s/GPU",
-            inputs,
+            found.inputs,
             limit=found.limit,
-            note=note,
-            how=how,
+            note=f"{found.words}; latencies are the model's: {note}" if found.words else note,
+            how=found.how,
             basis="output tokens, per deployed GPU (prefill included)",
             lower=found.lower,
             upper=found.upper,

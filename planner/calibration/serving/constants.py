@@ -24,17 +24,20 @@ _Z90 = NormalDist().inv_cdf(0.9)
 _PER_SECOND = ("layer_seconds", "allreduce_seconds", "cross_seconds", "alltoall_seconds", "sequence_seconds")
 
 
-def rows(fitted: dict[str, Fitted]) -> list[Constant]:
-    """Return the constants of every kind as rows: scope is the kind, then what the constant is for; low and high from the covariance."""
+def rows(fitted: dict[tuple[str, str], Fitted]) -> list[Constant]:
+    """Return the constants as rows: scope is kind and use, then what the constant is for; low and high from the covariance."""
     found = []
-    for kind, one in fitted.items():
+    for (kind, use), one in fitted.items():
         spread = np.sqrt(np.diag(one.covariance))
-        num = len(problem(kind).public.runs) + len(problem(kind).submitted.rows)
+        num = len(problem(kind).submitted.rows) + (len(problem(kind).public.runs) if use == "public" else 0)
+        source = SOURCE if use == "public" else SOURCE.split()[0]
         for name, x, s in zip(one.names, one.x, spread, strict=True):
             plain, _, about = name.partition("|")
+            if use == "tuned" and plain in ("software", "launch") and about != "submission":
+                continue  # of public runs
             unit = "s" if plain in _PER_SECOND else "token" if plain == "mean_input_tokens" else "ratio"
             value, low, high = (float(np.exp(x + z * s)) for z in (0, -_Z90, _Z90))
-            found.append(Constant(plain, f"{kind}|{about}" if about else kind, value, low, high, unit, num, SOURCE, ""))
+            found.append(Constant(plain, f"{kind} {use}|{about}" if about else f"{kind} {use}", value, low, high, unit, num, source, ""))
     return found
 
 
@@ -45,7 +48,7 @@ def fit() -> list[Constant]:
 
 @dataclass(frozen=True)
 class Learned:
-    """The constants that one kind of model is read with: eff, for tuned submissions; values by name, as `Submissions` takes them; line, the
+    """The constants that one kind of model is read with: eff, of tuned submissions; values by name, as `Submissions` takes them; line, the
     first of its rows in the table."""
 
     kind: str
@@ -62,14 +65,14 @@ class Learned:
 
 
 @cache
-def learned(kind: str) -> Learned:
-    """Return the constants of one kind of model. Raises: InputError for a kind that was not fitted."""
+def learned(kind: str, use: str = "tuned") -> Learned:
+    """Return the constants of one kind of model for one use. Raises: InputError for a kind that was not fitted."""
     if kind not in KINDS:
         raise InputError("kind", kind, f"must be one of {', '.join(KINDS)}")
     table, values, low, high, line = constants(AREA), {"accepted": prior("accepted")[0]}, {}, {}, 0
     for number, ((name, scope), row) in enumerate(table.items(), 2):
         own, _, about = scope.partition("|")
-        if own != kind:
+        if own != f"{kind} {use}":
             continue
         line = line or number
         key = f"{name}|{about}" if about else name
@@ -78,9 +81,9 @@ def learned(kind: str) -> Learned:
     return Learned(kind, eff, values, low, high, line)
 
 
-def of_model(shape: ModelShape) -> Learned:
-    """Return the constants that a model is read with."""
-    return learned(kind_of(shape))
+def of_model(shape: ModelShape, use: str = "tuned") -> Learned:
+    """Return the constants that a model is read with: tuned, as submissions reach, or public, as public runs do."""
+    return learned(kind_of(shape), use)
 
 
 def tokens_per_step(one: Learned, drafts: int = DRAFTS) -> tuple[float, float, float]:
@@ -106,7 +109,7 @@ def software_factor(one: Learned, system: str, software: str, served: bool) -> t
     if state == "mature":
         return 1.0, 1.0, 1.0, "the software of round v6.1, called mature"
     if state == "preview":
-        newness = values["new_platform"] * (values["new_platform_served"] if served else 1.0)
+        newness = min(1.0, values["new_platform"] * (values["new_platform_served"] if served else 1.0))
         early = values[f"early|{moe}"] * (values.get("early_served|moe", 1.0) if served and moe == "moe" else 1.0)
         # engines know the model by then, so that the platform alone is new; at worst it is a first round of platform and model together
         low, high = min(newness, early * newness), max(1.0, newness)

@@ -109,7 +109,7 @@ def at_load(
 
     decode and prefill: a layout and how many workers of it (prefill None: aggregated). Raises: Infeasible: weights, kv_cache, load.
     """
-    one = constants.of_model(shape)
+    one = constants.of_model(shape, "public")
     gain = constants.tokens_per_step(one)[0] if mtp and shape.mtp_layers else 1.0
     first = prefill or decode
     run = Run(

@@ -18,6 +18,7 @@ from planner.models.serving.step import EFFICIENCIES, Efficiency
 RUN_SPREAD, SUBMISSION_SPREAD = 0.12, 0.10  # log spread of a public run and of a configuration around the model
 FIRST_TOKEN_WEIGHT, FIRST_TOKEN_SPREAD = 0.15, 0.5  # TTFT of public runs says little and is noisy
 EVALUATIONS = 16
+USES = ("tuned", "public")
 SHARED = (
     "newer_attention",
     "new_platform",
@@ -116,17 +117,20 @@ class Problem:
         mine = np.clip(self.submissions_log(x) - np.log(self.submitted.measured), -2, 2) * self.submitted.weight / SUBMISSION_SPREAD
         return np.r_[public[runs_kept], first[runs_kept & self.public.disaggregated], mine[submissions_kept], (x - self.start) / self.spread]
 
-    def fit(self, keep_run: Callable | None = None, keep_submission: Callable | None = None, evaluations: int = EVALUATIONS, start=None) -> Fitted:
+    def fit(self, use: str, keep_run: Callable | None = None, keep_submission: Callable | None = None, start=None) -> Fitted:
         """Return the constants fitted on the rows that are kept, from the priors.
 
+        use, one of `USES`: tuned, on submissions alone, the best that is known of a system; public, on public runs and submissions together.
         keep_run, keep_submission: Run or Configuration -> bool (absent: all). Raises: nothing.
         """
+        if use == "tuned":
+            keep_run = _none
         kept = (
             np.array([keep_run is None or keep_run(r) for r in self.public.runs]),
             np.array([keep_submission is None or keep_submission(c) for c in self.submitted.rows]),
         )
         found = least_squares(
-            self.residuals, self.start if start is None else start, args=kept, loss="soft_l1", f_scale=1.5, max_nfev=evaluations, diff_step=1e-3
+            self.residuals, self.start if start is None else start, args=kept, loss="soft_l1", f_scale=1.5, max_nfev=EVALUATIONS, diff_step=1e-3
         )
         return Fitted(self.kind, self.names, found.x, np.linalg.inv(found.jac.T @ found.jac))
 
@@ -137,6 +141,10 @@ def problem(kind: str) -> Problem:
     return Problem(kind)
 
 
-def fit_all() -> dict[str, Fitted]:
-    """Return the constants of every kind of model."""
-    return {kind: problem(kind).fit() for kind in KINDS}
+def _none(row) -> bool:
+    return False
+
+
+def fit_all() -> dict[tuple[str, str], Fitted]:
+    """Return the constants of every kind of model for every use."""
+    return {(kind, use): problem(kind).fit(use) for kind in KINDS for use in USES}

@@ -13,7 +13,7 @@ from planner.calibration.serving.published import joined
 from planner.facts import catalog, mlperf, modelcards
 from planner.facts.names import resolve_model
 from planner.models.serving.amounts import attention_terms, lifted, terms, with_attention
-from planner.models.serving.pools import Demand, serve
+from planner.models.serving.pools import SMOOTH, Demand, serve
 from planner.models.serving.step import Efficiency, Rates
 from planner.shapes import Layout, ModelShape
 from planner.specs import Rack
@@ -168,7 +168,7 @@ class Submissions:
             pairs = [(j, j, True) for j in fit]
             if one.served:
                 for j in fit:
-                    fillers = [q for q in fit if layouts[q].gpus <= layouts[j].gpus and layouts[q].gpus + layouts[j].gpus <= one.gpus]
+                    fillers = [q for q in fit if layouts[q].gpus + layouts[j].gpus <= one.gpus]
                     pairs += [(j, q, False) for q in fillers[:prefill_tried]]
             for j, q, single in pairs:
                 decode.append(each[j])
@@ -216,7 +216,7 @@ class Submissions:
         gain = np.where(self.drafts > 0, (1 - chance ** (self.drafts + 1)) / (1 - chance), 1.0)
         tail, scv = (np.array([learned[f"{k}|{name}"] for name in self.names])[self.model_of][:, None] for k in ("tail", "service_scv"))
         demand = Demand(np.array(inputs)[self.model_of][:, None], self.outputs, *self.limits, gain, self.drafts, tail, scv, learned["headroom"])
-        return serve(decode, prefill, rated, own, demand, self.pools, ENGINE_SEQUENCES, self.aggregated, self.gpus, soft)
+        return serve(decode, prefill, rated, own, demand, self.pools, ENGINE_SEQUENCES, self.aggregated, self.gpus, soft, SMOOTH)
 
     def predict(self, eff: Efficiency, learned: Mapping[str, float], launch: float = 1.0, sharp: float = SHARP) -> np.ndarray:
         """Return the log of output tokens a second and GPU of every configuration; the maximum over layouts is smooth, for the fit."""

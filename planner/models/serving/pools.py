@@ -10,8 +10,20 @@ import numpy as np
 from planner.models.serving.amounts import Terms
 from planner.models.serving.step import Efficiency, Rates, prompt_seconds, step_seconds
 
-GRID = np.geomspace(1.0, 8192.0, 14)  # sequences a rank, where the step time is sampled before the batch is solved for
-FRACTIONS = np.array([1.0, 0.8, 0.62, 0.47, 0.34, 0.22, 0.12, 0.05])  # of the largest batch, where a prompt's own wait may bind first
+
+@dataclass(frozen=True)
+class Effort:
+    """Where the batch is looked for: grid, sequences a rank at which the step time is sampled before the largest batch is solved for; fractions of
+    that batch, where a prompt's own wait may bind first; near, around the best of those, then around the best of these [1]."""
+
+    grid: np.ndarray
+    fractions: np.ndarray
+    near: tuple[np.ndarray, ...]
+
+
+FINE = Effort(np.geomspace(1.0, 8192.0, 14), 1.5 ** -np.arange(9.0), tuple(r ** np.linspace(-1, 1, n) for r, n in ((1.5, 9), (1.107, 7), (1.034, 7))))
+SMOOTH = Effort(FINE.grid, FINE.fractions, FINE.near[:1])  # for fits
+COARSE = Effort(np.geomspace(1.0, 8192.0, 8), 2.0 ** -np.arange(5.0), tuple(r ** np.linspace(-1, 1, 5) for r in (2.0, 1.3)))  # for many draws
 GROUP = 8.0  # prompts prefilled together when a worker is busy
 LIMITS = ("TPOT", "KV cache", "engine batch", "TTFT", "prefill")
 
@@ -96,13 +108,14 @@ def _solved_batch(tokens_seconds, batches, limit):
 
 
 def serve(
-    decode: Terms, prefill: Terms, rates: Rates, eff: Efficiency, demand: Demand, pool_bytes, rank_sequences, aggregated, gpus, soft=0.0
+    decode: Terms, prefill: Terms, rates: Rates, eff: Efficiency, demand: Demand, pool_bytes, rank_sequences, aggregated, gpus, soft=0.0, effort=FINE
 ) -> Served:
     """Return what candidates serve under their limits, the batch solved for.
 
     Parameters: decode, prefill, `amounts.lifted` terms of n candidates (the same where aggregated); rates, eff, demand broadcast with
     (n, batches); pool_bytes [B] free for the cache on a GPU, rank_sequences [1] that the engine allows a rank, aggregated (bool), gpus [1]
-    deployed in all, each (n, 1); soft [1] as `highest_share`, 0 for plans.
+    deployed in all, each (n, 1); soft [1] as `highest_share`, 0 for plans; effort, where the batch is
+    looked for.
     Returns: Served. Raises: nothing. Validity: a replica's ranks evenly loaded; pools of any ratio; prompts wait for workers alone.
     Error: by configuration and system in outputs/serving_errors.csv. Source: this project; the step of `step`, the wait of `highest_share`.
     """
@@ -113,39 +126,55 @@ def serve(
         mixed = np.where(aggregated, batch * per_output * demand.tokens_per_step, 0.0)
         return step_seconds(decode, rates, eff, batch, mixed, demand.drafts) * demand.slowdown / demand.tokens_per_step
 
-    grid = GRID * ranks
+    grid = effort.grid * ranks
     sampled = token_seconds(grid)
     grid = np.broadcast_to(grid, sampled.shape)
-    by_tpot = _solved_batch(sampled, grid, demand.tpot_seconds * demand.headroom)[..., None]
+    prompt = prompt_seconds(prefill, rates, eff, demand.prompt_tokens, prefill.dp) * demand.slowdown
+    own = demand.tail * prompt + np.where(aggregated, 0.0, demand.transfer_seconds)
+    # a step must leave a prompt its own time inside either limit
+    whole, first = ((limit - own, soft * 0.1 * np.where(np.isfinite(limit), limit, 0.0)) for limit in (demand.e2e_seconds, demand.ttft_seconds))
+    room_for_step = np.minimum(np.maximum(*whole) / (demand.output_tokens + 1), np.maximum(*first))
+    by_tpot = _solved_batch(sampled, grid, np.minimum(demand.tpot_seconds * demand.headroom, room_for_step))[..., None]
     by_memory = np.maximum(pool_bytes, 0.0) * decode.dp / np.maximum(decode.cache_held_bytes, 1e-9)
     by_engine = rank_sequences * ranks
     largest = np.minimum(np.minimum(by_tpot, by_memory), by_engine)
-    batch = largest * FRACTIONS
-    fits = batch >= 1.0 - 1e-9
-    batch = np.where(fits, batch, 1.0)
-    tpot = token_seconds(batch)
-    rate = batch / tpot / decode.gpus
-    prompt = prompt_seconds(prefill, rates, eff, demand.prompt_tokens, prefill.dp) * demand.slowdown
+    limited = np.isfinite(demand.ttft_seconds) | np.isfinite(demand.e2e_seconds)
     grouped = prompt_seconds(prefill, rates, eff, demand.prompt_tokens, GROUP * prefill.dp) * demand.slowdown / GROUP / prefill.dp * prefill.gpus
     each = grouped / demand.output_tokens  # GPU seconds of prefill an output token
-    share = each * rate / (1 + each * rate)
-    pools = np.floor(np.maximum(gpus / decode.gpus, 1.0)) * decode.dp
-    workers = np.where(aggregated, pools, np.maximum(1.0, share * gpus / prefill.gpus * prefill.dp))
-    own_wait = demand.tail * prompt + tpot + np.where(aggregated, 0.0, demand.transfer_seconds)
-    room = np.minimum(demand.ttft_seconds, demand.e2e_seconds - demand.output_tokens * tpot) - own_wait
-    limited = np.isfinite(demand.ttft_seconds) | np.isfinite(demand.e2e_seconds)
-    load = np.where(limited, highest_share(room, prompt, workers, demand.scv, soft, demand.quantile), 1.0)
-    load = np.minimum(load, np.where(limited, 0.95, 1.0))
-    own = prompt / prefill.dp / demand.output_tokens * decode.gpus  # seconds of a replica an output token
-    mixed_rate = np.where(limited, np.minimum(rate, load / np.maximum(own, 1e-12)), rate)
-    split_rate = np.where(load > 0, 1 / (1 / rate + each / np.maximum(load, 1e-9)), 0.0)
-    whole = np.where(aggregated, np.floor(np.maximum(gpus / decode.gpus, 1.0)) * decode.gpus / np.maximum(gpus, decode.gpus), 1.0)
-    per_gpu = np.where(aggregated, mixed_rate * whole, split_rate)
-    per_gpu = np.where(fits & (load > 0), per_gpu, 0.0)
-    first = np.where(batch < 0.99 * largest, 3, np.where(by_tpot <= largest, 0, np.where(by_memory <= largest, 1, 2)))
-    limit = np.where(aggregated & (mixed_rate < 0.999 * rate), 4, first)
-    waited = np.where(limited & (load > 0), room + own_wait, own_wait)
-    return Served(*np.broadcast_arrays(per_gpu, batch, tpot, waited, share, limit))
+    replicas = np.floor(np.maximum(gpus / decode.gpus, 1.0))
+    replica = prompt / prefill.dp / demand.output_tokens * decode.gpus  # seconds of a replica an output token
+    whole_share = replicas * decode.gpus / np.maximum(gpus, decode.gpus)
+
+    def served(wanted) -> Served:
+        fits = wanted >= 1.0 - 1e-9
+        batch = np.where(fits, wanted, 1.0)
+        tpot = token_seconds(batch)
+        rate = batch / tpot / decode.gpus
+        share = each * rate / (1 + each * rate)
+        workers = np.where(aggregated, replicas * decode.dp, np.maximum(1.0, share * gpus / prefill.gpus * prefill.dp))
+        room = np.minimum(demand.ttft_seconds, demand.e2e_seconds - demand.output_tokens * tpot) - own - tpot
+        if np.any(limited):
+            load = highest_share(room, prompt, workers, demand.scv, soft, demand.quantile)
+            load = np.where(limited, np.minimum(load, 0.95), 1.0)
+        else:
+            load = np.ones_like(rate)
+        mixed_rate = np.where(limited, np.minimum(rate, load / np.maximum(replica, 1e-12)), rate)
+        split_rate = np.where(load > 0, 1 / (1 / rate + each / np.maximum(load, 1e-9)), 0.0)
+        per_gpu = np.where(fits & (load > 0), np.where(aggregated, mixed_rate * whole_share, split_rate), 0.0)
+        binds = np.where(wanted < 0.99 * largest, 3, np.where(by_tpot <= largest, 0, np.where(by_memory <= largest, 1, 2)))
+        binds = np.where(aggregated & (mixed_rate < 0.999 * rate), 4, binds)
+        waited = np.where(limited & (load > 0), room + own + tpot, own + tpot)
+        return Served(*np.broadcast_arrays(per_gpu, batch, tpot, waited, share, binds))
+
+    if not np.any(limited):
+        return served(largest)
+    tried = largest * effort.fractions
+    found = served(tried)
+    for around in effort.near:
+        best = np.take_along_axis(np.broadcast_to(tried, found.per_gpu.shape), found.per_gpu.argmax(axis=-1)[..., None], -1)
+        tried = np.minimum(best * around, largest)
+        found = served(tried)
+    return found
 
 
 def best_fraction(one: Served) -> Served:

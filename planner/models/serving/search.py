@@ -10,7 +10,7 @@ import numpy as np
 from planner.errors import Infeasible
 from planner.models.serving.amounts import Served as ServedModel
 from planner.models.serving.amounts import Terms, attention_terms, chosen, lifted, terms
-from planner.models.serving.pools import LIMITS, Demand, Served, best_fraction, serve
+from planner.models.serving.pools import FINE, LIMITS, Demand, Served, best_fraction, serve
 from planner.models.serving.step import Efficiency, Rates
 from planner.shapes import Layout
 
@@ -132,18 +132,21 @@ def candidates(
     )
 
 
-def reach(found: Candidates, rates: Rates, eff: Efficiency, demand: Demand, rank_sequences: float, gpus: float, more_bytes=None) -> Served:
+def reach(
+    found: Candidates, rates: Rates, eff: Efficiency, demand: Demand, rank_sequences: float, gpus: float, more_bytes=None, effort=FINE
+) -> Served:
     """Return what every candidate serves under one SLO, each at its best batch, for one set of inputs or for many draws at once.
 
     Parameters: found; rates, eff, demand: scalars, or arrays (draws, 1) where more_bytes is given; rank_sequences [1] that the engine allows; gpus
-    [1] deployed; more_bytes (draws, 1) [B] of cache beyond that of the candidates. Returns: Served, arrays (n,) or (n, draws) [1/s, s, 1].
+    [1] deployed; more_bytes (draws, 1) [B] of cache beyond that of the candidates; effort as `pools.serve`.
+    Returns: Served, arrays (n,) or (n, draws) [1/s, s, 1].
     Raises: nothing. Validity, Error, Source: as `pools.serve`.
     """
     decode, prefill = lifted(found.decode), lifted(found.prefill)
     pool, alone = found.pool_bytes[:, None], found.aggregated[:, None]
     if more_bytes is not None:
         decode, prefill, pool, alone = lifted(decode), lifted(prefill), pool[..., None] + more_bytes, alone[..., None]
-    return best_fraction(serve(decode, prefill, rates, eff, demand, pool, rank_sequences, alone, gpus))
+    return best_fraction(serve(decode, prefill, rates, eff, demand, pool, rank_sequences, alone, gpus, 0.0, effort))
 
 
 @dataclass(frozen=True)
