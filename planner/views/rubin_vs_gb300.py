@@ -192,24 +192,27 @@ def along_figure(model: str, software: str = "preview") -> go.Figure:
     figure.add_hline(y=item.value, line={"dash": "dash", "color": COLOURS[5]})
     figure.update_xaxes(**log_ticks(rubin.SPEEDS))
     figure.update_yaxes(**log_ticks([v for one in found.values() for v in (*one.low, *one.high)]))
-    title = f"{NAMES[model]}, claim dashed: {where_it_holds(found['upto'], item.value, _said(item))}"
+    title = f"{NAMES[model]}, claim dashed: {where_it_holds(found['upto'], item.value)}"
     return finished(figure, title, x="tokens/s per user asked of both", y="Vera Rubin over GB300, per GPU", height=440)
 
 
-def where_it_holds(one: Along, claimed: float, said: str) -> str:
+def where_it_holds(one: Along, claimed: float) -> str:
     """Return at which speeds the central ratio reaches a claim, at which the interval holds it, and where the comparison ends, in words."""
-    central, inside = one.holds(claimed)
+    (central, inside), said = one.holds(claimed), f"{claimed:g}x"
     ends = [float(s) for s, c in zip(one.speeds, one.central, strict=True) if np.isfinite(c)]
     if not ends:
         return f"{said} cannot be compared: a side serves at none of these speeds"
-    first = f"the central ratio reaches {said} at {_speeds(central)}" if central else f"the central ratio reaches {said} at no speed"
-    middle = f"the 80 % interval holds it at {_speeds(inside)}" if inside else "the 80 % interval never holds it"
+    speeds = [float(s) for s in one.speeds]
+    first = f"the central ratio reaches {said} at {_speeds(central, speeds)}" if central else f"the central ratio reaches {said} at no speed"
+    middle = f"the 80 % interval holds it at {_speeds(inside, speeds)}" if inside else "the 80 % interval never holds it"
     last = "" if ends[-1] == one.speeds[-1] else f"; past {ends[-1]:.0f} one side serves nothing"
     return f"{first}; {middle} tok/s per user{last}"
 
 
-def _speeds(values: list[float]) -> str:
-    return f"{values[0]:.0f}" if len(values) == 1 else f"{values[0]:.0f} to {values[-1]:.0f}"
+def _speeds(values: list[float], of: list[float]) -> str:
+    """Return speeds as a range where all between them are there, else one by one."""
+    whole = of[of.index(values[0]) : of.index(values[-1]) + 1] == values and len(values) > 1
+    return f"{values[0]:.0f} to {values[-1]:.0f}" if whole else ", ".join(f"{v:.0f}" for v in values)
 
 
 def megawatt_figure(software: str = "preview") -> go.Figure:
@@ -226,16 +229,14 @@ def megawatt_figure(software: str = "preview") -> go.Figure:
 
 
 def megawatt_takeaway(software: str = "preview") -> str:
-    """Return what the model gives at the ten-fold claim's speed, with its interval, and at which speeds it would hold."""
-    item, lines = claim(headline.CLAIM), []
+    """Return what the model gives at the ten-fold claim's speed, with its interval, beside the claim."""
+    item, parts = claim(headline.CLAIM), []
     for profile in rubin.SETTINGS:
         one = rubin.along("deepseek-r1", profile, software, rubin.GB200, "IT megawatt", HEADLINE_LENGTHS, True)
         at = int(np.argmin(abs(one.speeds - headline.SPEED)))
         value, low, high = (float(v[at]) for v in (one.central, one.low, one.high))
-        where = f"{verdict(value, low, high, item.value)}" if np.isfinite(value) else "not to be compared, one side does not serve"
-        lines.append(f"{profile}: {digits(value)} ({digits(low)} to {digits(high)}) against {item.value:g} claimed per MW at "
-                     f"{headline.SPEED:.0f} tok/s per user: the claim is {where}")
-    return "<br>".join(lines)
+        parts.append(f"{profile} {digits(value)} ({digits(low)} to {digits(high)})" if np.isfinite(value) else f"{profile}: a side does not serve")
+    return f"Per IT MW over GB200 at {headline.SPEED:.0f} tok/s per user: {', '.join(parts)}; {item.value:g} claimed"
 
 
 def check_table() -> pd.DataFrame:
@@ -262,7 +263,7 @@ def takeaway(model: str, software: str = "preview") -> str:
             said.append(f"{scenario_name(scenario)} " + (NOT_AVAILABLE if found is None else "{} ({} to {})".format(*map(digits, interval(found)))))
         lines.append(f"{NAMES[model]}, {profile} {rubin.SETTINGS[profile]:,.0f} W over GB300 per GPU, {software}, extrapolated: {', '.join(said)}")
     lines.append(f"Claim {_said(item)} over GB300 ({item.id}, grade {item.grade}, no scenario named; measured at "
-                 f"{claim('H0127').value:,.0f} W): at equal speed {where_it_holds(rubin.along(model, 'upto', software), item.value, _said(item))}")
+                 f"{claim('H0127').value:,.0f} W): at equal speed {where_it_holds(rubin.along(model, 'upto', software), item.value)}")
     known = {s: m for s in rubin.SCENARIOS if (m := measured_gb300(model, s))}
     over = [f"{scenario_name(s)} {digits(rubin.levels(model, s)[-1].value / m[0])}" for s, m in known.items()]
     lines.append(f"How far the model is off where it can be held to results, GB300 modelled over measured: {', '.join(over)}")

@@ -48,7 +48,7 @@ def sessions_figure(asked: Asked, systems, tpot_s: float, calls: int, think_s: f
     figure, found = go.Figure(), _carried(asked, systems, tpot_s, calls, think_s)
     served = {s: c for s, c in found.items() if isinstance(c, model.Carried)}
     most = max((c.live for c in served.values()), default=100.0)
-    live = np.geomspace(most / 100, most * 30, 40)
+    live = np.geomspace(most / 100, most * 30, 90)
     for i, (system, one) in enumerate(served.items()):
         for name, share in model.hits_along(asked, system, tpot_s, calls, think_s, live).items():
             figure.add_scatter(
@@ -59,7 +59,8 @@ def sessions_figure(asked: Asked, systems, tpot_s: float, calls: int, think_s: f
                            marker={"symbol": "star-open", "size": 14, "color": COLOURS[i]}, hovertemplate="%{x:,.0f}: %{y:.1%}<extra></extra>")
     figure.update_xaxes(**log_ticks(live))
     figure.update_yaxes(tickformat=".0%", rangemode="tozero")
-    said = "<br>".join(sessions_takeaway(asked, list(served), tpot_s, calls, think_s).splitlines())
+    said = "Found by a full rack: " + ", ".join(f"{sum(c.hits.values()):.0%} with {c.live:,.0f} sessions ({label(s)})" for s, c in served.items())
+    said = said if served else ""
     finished(figure, said or "No system serves these sessions", x="live sessions on one rack", y="input tokens found in a cache", height=480)
     figure.update_layout(legend={"y": -0.18})
     return figure

@@ -68,10 +68,12 @@ def test_verdict(claimed, words):
 def test_where_a_claim_holds_is_said():
     one = rubin.Along(np.array([10.0, 20.0, 50.0]), np.array([1.5, 3.0, np.nan]), np.array([1.0, 2.0, np.nan]), np.array([2.0, 5.0, np.nan]),
                       np.zeros(3))
-    assert view.where_it_holds(one, 2.5, "2.5x") == (
+    assert view.where_it_holds(one, 2.5) == (
         "the central ratio reaches 2.5x at 20; the 80 % interval holds it at 20 tok/s per user; past 20 one side serves nothing")
-    assert "at no speed" in view.where_it_holds(one, 9.0, "9x")
-    assert "never holds it" in view.where_it_holds(one, 9.0, "9x")
+    assert "at no speed" in view.where_it_holds(one, 9.0)
+    gap = rubin.Along(one.speeds, np.array([3.0, 1.0, 3.0]), one.low, one.high, one.unserved)
+    assert "reaches 2.5x at 10, 50;" in view.where_it_holds(gap, 2.5)
+    assert "never holds it" in view.where_it_holds(one, 9.0)
 
 
 def test_no_price_of_vera_rubin():
@@ -84,7 +86,8 @@ def test_tables_and_words():
     table = view.ratio_table()
     assert len(table) == 2 * 2 * len(rubin.SCENARIOS)
     assert table["Claimed, per GPU"].str.contains("H007[23]").all()
-    assert "10 claimed per MW at 150 tok/s per user" in view.megawatt_takeaway()
+    assert "at 150 tok/s per user" in view.megawatt_takeaway()
+    assert "10 claimed" in view.megawatt_takeaway()
     words = view.takeaway(MODEL)
     assert "H0073" in words
     assert "GB300 modelled over measured: offline" in words

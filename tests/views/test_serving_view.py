@@ -157,5 +157,5 @@ def test_sessions_are_shown_and_refused_in_words():
     assert "in HBM" in table.columns
     figure = agents.sessions_figure(AGENTS, SYSTEMS, 0.03, 40, 8.0)
     assert len(figure.data) == 4 * len(SYSTEMS)
-    assert "of its input" in figure.layout.title.text.replace("<br>", " ")
+    assert "Found by a full rack" in figure.layout.title.text.replace("<br>", " ")
     assert "cannot serve this" in agents.sessions_takeaway(AGENTS, SYSTEMS, 0.001, 40, 8.0)
