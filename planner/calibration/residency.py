@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import nnls
 
 from planner.calibration.table import Constant, constant
 from planner.facts import modelcards
@@ -24,6 +23,8 @@ def _design(shapes: list[ModelShape]) -> np.ndarray:
 
 
 def _solve(design: np.ndarray, peak: np.ndarray) -> np.ndarray:
+    from scipy.optimize import nnls  # half a second that a plan does not need
+
     return nnls(design / peak[:, None], np.ones(len(peak)))[0]
 
 

@@ -1,5 +1,6 @@
 """The serving models: parts that sum, one and many alike, better hardware never worse, a looser limit never less, whole workers by brute force."""
 
+import itertools
 from dataclasses import replace
 from functools import cache
 
@@ -42,7 +43,9 @@ def speed(rack=GB300, factor=None):
 def test_parts_sum_and_scalar_is_array(model):
     found, layouts, eff = made(model)
     batches = np.geomspace(1, 2000, 7)
-    whole = step_seconds(lifted(found), Rates(*(np.asarray(getattr(speed(), n))[..., None] for n in Rates.__dataclass_fields__)), eff, batches, 100.0, 1.0)
+    whole = step_seconds(
+        lifted(found), Rates(*(np.asarray(getattr(speed(), n))[..., None] for n in Rates.__dataclass_fields__)), eff, batches, 100.0, 1.0
+    )
     assert whole.shape == (len(layouts), 7)
     for i in range(len(layouts)):
         parts = step_parts(chosen(found, [i]), speed(), eff, batches[3], 100.0, 1.0)
@@ -86,7 +89,13 @@ def most(model, limits, factor=None, more=0.0, quantile=0.99):
 
 
 @settings(max_examples=25)
-@given(st.sampled_from(list(MODELS)), st.tuples(FACTORS, FACTORS, FACTORS, FACTORS, FACTORS), st.floats(0, 1e11), st.floats(0.01, 0.2), st.floats(0.5, 10))
+@given(
+    st.sampled_from(list(MODELS)),
+    st.tuples(FACTORS, FACTORS, FACTORS, FACTORS, FACTORS),
+    st.floats(0, 1e11),
+    st.floats(0.01, 0.2),
+    st.floats(0.5, 10),
+)
 def test_better_hardware_never_serves_less(model, factor, more, tpot, ttft):
     limits = (ttft, tpot, np.inf)
     assert most(model, limits, factor, more) >= most(model, limits) * (1 - 5e-3)
@@ -147,7 +156,7 @@ def test_the_frontier_falls_with_speed_and_names_its_limit():
     points = search.frontier(found, up, eff, Demand(8192.0, 1024.0, 5.0, np.inf, np.inf), 3072.0, 72, np.geomspace(0.2, 0.012, 12))
     served = [p.per_gpu for p in points if p]
     assert len(served) >= 10
-    assert all(b <= a * (1 + 5e-3) for a, b in zip(served, served[1:], strict=False))
+    assert all(b <= a * (1 + 5e-3) for a, b in itertools.pairwise(served))
     assert all(p.limit for p in points if p)
 
 

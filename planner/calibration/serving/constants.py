@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.calibration.serving.fit import Fitted, fit_all, problem
 from planner.calibration.serving.join import KINDS, kind_of, prior
 from planner.calibration.serving.published import runs
-from planner.calibration.serving.submissions import DRAFTS, FIRST_ROUND, SYSTEMS, models, shape_of
+from planner.calibration.serving.submissions import DRAFTS, FIRST_ROUND, SYSTEMS, configurations, shape_of
 from planner.calibration.table import Constant, constants
 from planner.errors import InputError
 from planner.facts import modelcards
 from planner.models.serving.step import EFFICIENCIES, Efficiency
 from planner.shapes import ModelShape
+
+if TYPE_CHECKING:
+    from planner.calibration.serving.fit import Fitted
 
 AREA, ERRORS = "serving", "serving_errors"
 SOURCE = "data/mlperf_results.csv data/serving_published.csv"
@@ -26,6 +30,8 @@ _PER_SECOND = ("layer_seconds", "allreduce_seconds", "cross_seconds", "alltoall_
 
 def rows(fitted: dict[tuple[str, str], Fitted]) -> list[Constant]:
     """Return the constants as rows: scope is kind and use, then what the constant is for; low and high from the covariance."""
+    from planner.calibration.serving.fit import problem
+
     found = []
     for (kind, use), one in fitted.items():
         spread = np.sqrt(np.diag(one.covariance))
@@ -42,8 +48,16 @@ def rows(fitted: dict[tuple[str, str], Fitted]) -> list[Constant]:
 
 
 def fit() -> list[Constant]:
-    """Return the constants fitted on all rows: about a minute."""
-    return rows(fit_all())
+    """Return the constants fitted on all rows, and the models among them: some minutes."""
+    from planner.calibration.serving.fit import fit_all
+
+    return [*rows(fit_all()), *_models()]
+
+
+def _models() -> list[Constant]:
+    """Return a row for every model that stands among the rows: its name, and how many."""
+    found = Counter([*(shape_of(c.model).name for c in configurations()), *(modelcards.load(r.model).name for r in runs())])
+    return [Constant("seen", name, 1.0, 1.0, 1.0, "ratio", count, SOURCE, "") for name, count in sorted(found.items())]
 
 
 @dataclass(frozen=True)
@@ -129,8 +143,7 @@ def software_factor(one: Learned, system: str, software: str, served: bool) -> t
 
 @cache
 def _seen() -> frozenset[str]:
-    names = {shape_of(name).name for name in models()}
-    return frozenset(names | {modelcards.load(model).name for model in {r.model for r in runs()}})
+    return frozenset(scope for name, scope in constants(AREA) if name == "seen")
 
 
 def seen_model(shape: ModelShape) -> bool:
