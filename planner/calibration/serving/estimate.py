@@ -195,17 +195,20 @@ def under_slo(
     """Return the best layout and batch under an SLO on so many GPUs. limits: TTFT, TPOT, end to end [s], infinite without. Raises: Infeasible."""
     one, work = constants.of_model(shape), condensed(shape, formats, rack.accelerator)
     inputs, outputs = lengths
-    found = search.candidates(
-        work,
-        tried if tried is not None else search.layouts(shape, rack.domain_gpus, gpus),
-        search.Memory(MEMORY_FRACTION * rack.accelerator.hbm_bytes, other_bytes),
-        inputs + outputs / 2,
-        inputs,
-        kv_bits,
-        rack.domain_gpus,
-        gpus,
-        inputs + outputs,
-    )
+    memory = search.Memory(MEMORY_FRACTION * rack.accelerator.hbm_bytes, other_bytes)
+
+    def fitting(some: list[Layout], most: int) -> search.Candidates:
+        return search.candidates(work, some, memory, inputs + outputs / 2, inputs, kv_bits, rack.domain_gpus, most, inputs + outputs)
+
+    try:
+        found = fitting(tried if tried is not None else search.layouts(shape, rack.domain_gpus, gpus), gpus)
+    except Infeasible as error:
+        sizes = [n for n in (1, 2, 4, 8, 16, 32, 64, rack.domain_gpus) if gpus < n <= rack.domain_gpus]
+        fits = (n for n in sizes if _holds(fitting, search.layouts(shape, rack.domain_gpus, n), n))
+        enough = next(fits, None)
+        if tried is not None or enough is None:
+            raise
+        raise Infeasible(error.cause, error.limit, f"{enough} GPUs, the smallest number that holds the weights; or {error.next_step}") from None
     speed = rates([rack], one.values["newer_attention"] if newer_attention(rack.accelerator) else 1.0)
     gain = constants.tokens_per_step(one)[0] if mtp and shape.mtp_layers else 1.0
     asked = Demand(
@@ -240,3 +243,10 @@ def under_slo(
         one.claim,
         f"software {software}: {words}",
     )
+
+
+def _holds(fitting, some: list[Layout], gpus: int) -> bool:
+    try:
+        return len(fitting(some, gpus)) > 0
+    except Infeasible:
+        return False
