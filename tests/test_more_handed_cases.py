@@ -35,7 +35,8 @@ def test_mc06_a_merge_marker_is_named_by_file_and_line(tmp_path):
 
 def test_sl01_sl02_memory_is_the_cause_and_the_smallest_fit_is_named():
     ask = all_questions()["serving"].ask
-    base = {"system": "h200-sxm", "model": "deepseek-ai/DeepSeek-R1", "weight_format": "fp8", "workload": {"input_tokens": 1000, "output_tokens": 500}}
+    lengths = {"input_tokens": 1000, "output_tokens": 500}
+    base = {"system": "h200-sxm", "model": "deepseek-ai/DeepSeek-R1", "weight_format": "fp8", "workload": lengths}
     with pytest.raises(Infeasible) as refusal:
         ask({**base, "gpus": 2, "slo": {"ttft_s": 0.6, "tpot_s": 0.03}})
     assert refusal.value.cause == "weights"
