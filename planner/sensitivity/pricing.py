@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from statistics import NormalDist
 
 import numpy as np
 
 from planner import scenario as scenarios
 from planner.calibration import power as powers
 from planner.calibration.grades import grade_spread
+from planner.calibration.serving import constants
+from planner.calibration.serving.join import prior, vision_patches
+from planner.calibration.serving.submissions import shape_of
 from planner.draws import Distribution, between, fixed, from_claim, interval, sample
 from planner.errors import Infeasible, InputError
 from planner.facts import catalog
@@ -93,13 +98,30 @@ def content_of(model: str, scenario: str) -> dict:
             content["workloads"] = [content["workloads"][0] | {"model": name}]
             return content
         limits = {"Server": {"e2e_s": 12.0}, "Interactive": {"e2e_s": 1.5}}
-        image, text = claim("P0184").base_value, claim("P0052").base_value
-        load = {"name": model, "model": name, "weight_format": "nvfp4", "kv_format": "fp8", "images": 1.0,
-                "image_tokens": image, "input_tokens": text - image, "output_tokens": _mean_output(model, scenario), "requests_per_s": 1000.0}
+        whole = prompt_tokens(model)[0]
+        image = whole * vision_patches(model) / prior("patches_per_image_token")[0]
+        load = {"name": model, "model": name, "weight_format": "nvfp4", "kv_format": "fp8", "images": 1.0, "image_tokens": image,
+                "input_tokens": _lengths(model, whole - image), "output_tokens": _mean_output(model, scenario), "requests_per_s": 1000.0}
         content["workloads"] = [load | ({"slo": limits[scenario]} if scenario in limits else {})]
     elif model != "deepseek-r1":
         raise InputError("model", model, f"must be one of {', '.join(CLAIMS)}")
+    elif scenario != "Agentic":
+        content["workloads"][0]["input_tokens"] = _lengths(model, prompt_tokens(model)[0])
     return content
+
+
+def prompt_tokens(model: str) -> tuple[float, float, float]:
+    """Return the mean prompt of a benchmark [token] with its 10th and 90th percentile: not published, fitted once for all systems."""
+    learned, name = constants.of_model(shape_of(model)), f"mean_input_tokens|{model}"
+    return learned.values[name], learned.low[name], learned.high[name]
+
+
+def _lengths(model: str, mean: float) -> dict[str, float]:
+    """Return prompts of a mean with the benchmark's fitted tail and spread: a lognormal's median under its 99th percentile."""
+    learned = constants.of_model(shape_of(model)).values
+    tail, scv = (learned[f"{k}|{model}"] for k in ("tail", "service_scv"))
+    p99 = mean * max(1.0, tail)
+    return {"mean": mean, "p50": p99 / math.exp(NormalDist().inv_cdf(0.99) * math.sqrt(math.log1p(scv))), "p99": p99}
 
 
 @cache

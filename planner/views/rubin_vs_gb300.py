@@ -264,6 +264,8 @@ def takeaway(model: str, software: str = "preview") -> str:
         lines.append(f"{NAMES[model]}, {profile} {rubin.SETTINGS[profile]:,.0f} W over GB300 per GPU, {software}, extrapolated: {', '.join(said)}")
     lines.append(f"Claim {_said(item)} over GB300 ({item.id}, grade {item.grade}, no scenario named; measured at "
                  f"{claim('H0127').value:,.0f} W): at equal speed {where_it_holds(rubin.along(model, 'upto', software), item.value)}")
+    tokens = "{} (80 %: {} to {})".format(*map(digits, pricing.prompt_tokens(model)))
+    lines.append(f"Offline, server and interactive rest on a mean prompt of {tokens} tokens: not published, fitted once for all systems")
     known = {s: m for s in rubin.SCENARIOS if (m := measured_gb300(model, s))}
     over = [f"{scenario_name(s)} {digits(rubin.levels(model, s)[-1].value / m[0])}" for s, m in known.items()]
     lines.append(f"How far the model is off where it can be held to results, GB300 modelled over measured: {', '.join(over)}")
