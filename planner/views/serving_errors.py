@@ -53,9 +53,12 @@ def aims() -> list[Aim]:
                 value = _number(row["median"])
                 found.append(Aim(row["what"], row["group"], "share", value, f"{low:.0%} to {high:.0%}", low <= value <= high))
             else:
-                name, _, text = part.rpartition(" ")
-                value = _number(row[name or "median"])
-                found.append(Aim(row["what"], row["group"], name or "median", value, f"at most {float(text):.0%}", value <= float(text)))
+                name, _, text = part.removeprefix("at least ").rpartition(" ")
+                value, bound = _number(row[name or "median"]), float(text)
+                if "share of" in row["what"] or part.startswith("at least "):  # the more the better
+                    found.append(Aim(row["what"], row["group"], "share", value, f"at least {bound:.0%}", value >= bound))
+                else:
+                    found.append(Aim(row["what"], row["group"], name or "median", value, f"at most {bound:.0%}", value <= bound))
     return found
 
 
@@ -67,7 +70,7 @@ def aims_table() -> pd.DataFrame:
     """Return every target: what was left out, the measure, what was reached, and met or MISSED."""
     rows = []
     for a in aims():
-        row = {"What": a.what, "Of": a.group, "Measure": a.measure, "Reached": _percent(a.value), "Target": a.bound}
+        row = {"What": a.what, "Of": a.group, "Measure": a.measure, "Reached": _reached(a), "Target": a.bound}
         rows.append(row | {"Result": "met" if a.met else "MISSED"})
     return pd.DataFrame(rows).set_index("What").rename_axis(None)
 
@@ -76,12 +79,18 @@ def _percent(value: float) -> str:
     return NOT_AVAILABLE if math.isnan(value) else f"{value:.1%}"
 
 
+def _reached(aim: Aim) -> str:
+    """A value with as many digits as show on which side of its bound it lies."""
+    text = _percent(aim.value)
+    return f"{aim.value:.2%}" if not aim.met and text.replace(".0%", "%") in aim.bound else text
+
+
 def misses() -> str:
     """Return the misses in words, the widest first, and how many targets are met."""
     found = aims()
     missed = [a for a in found if not a.met]
     lines = [f"{len(found) - len(missed)} of {len(found)} targets are met, {len(missed)} are missed"]
-    lines += [f"missed: {a.what} ({a.group}), {a.measure} {_percent(a.value)} against {a.bound}" for a in missed]
+    lines += [f"missed: {a.what} ({a.group}), {a.measure} {_reached(a)} against {a.bound}" for a in missed]
     return "\n".join(lines)
 
 

@@ -96,12 +96,14 @@ def test_misses_are_said_and_counted():
 def test_aims_follow_the_table(monkeypatch):
     rows = ({"what": "w", "group": "all", "rows": "3", "mean": "0.1", "median": "0.09", "p90": "", "bias": "nan",
              "target": "median 0.10, p90 0.30, no system above 0.20"},
+            {"what": "near (share of rows)", "group": "all", "rows": "3", "mean": "", "median": "0.7996", "p90": "", "bias": "", "target": "0.80"},
             {"what": "w", "group": "x-hgx", "rows": "3", "mean": "0.1", "median": "0.21", "p90": "0.3", "bias": "nan", "target": ""},
             {"what": "s", "group": "all", "rows": "3", "mean": "", "median": "0.8", "p90": "", "bias": "", "target": "0.75 to 0.90"})
     monkeypatch.setattr(errors, "table", lambda name, place: rows)
     assert [(a.measure, a.met) for a in errors.aims()] == [
-        ("median", True), ("p90", False), ("median of the worst system", False), ("share", True)]
+        ("median", True), ("p90", False), ("median of the worst system", False), ("share", False), ("share", True)]
     assert "not available against" in errors.misses()
+    assert "share 79.96% against at least 80%" in errors.misses()
 
 
 def test_left_out_rows_are_those_measured():
