@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
 from planner.calibration import table  # noqa: E402
-from planner.calibration.serving import errors  # noqa: E402
+from planner.calibration.serving import errors, latency  # noqa: E402
 
 HEADER = ("what", "group", "rows", "mean", "median", "p90", "bias", "target")
 
@@ -26,10 +26,11 @@ def main() -> None:
     """Write the three tables."""
     rows = errors.missed()
     (ROOT / "outputs" / "serving_left_out.csv").write_text(errors.left_out_text(rows), encoding="utf-8")
-    table.write(errors.ERRORS, errors.spreads(rows))
+    seen = latency.seen()
+    table.write(errors.ERRORS, [*errors.spreads(rows), *latency.constants(seen)])
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerows([HEADER, *errors.summary(rows)])
+    writer.writerows([HEADER, *errors.summary(rows), *latency.summary(seen)])
     (ROOT / "outputs" / "serving_errors.csv").write_text(out.getvalue(), encoding="utf-8")
     sys.stdout.write(out.getvalue())
 

@@ -165,3 +165,19 @@ def test_a_prompt_takes_longer_when_it_is_longer_and_less_on_more_gpus():
     short, long = (prompt_seconds(found, speed(), eff, n) for n in (1000.0, 4000.0))
     assert (long > short).all()
     assert long[1] < long[0]  # TP8 against TP4
+
+
+def test_a_prefill_batch_that_gb300_holds_on_two_gpus_needs_four_of_gb200():
+    # the recipe's prefill worker: 64 prompts of Llama 405B at its 9,428 tokens, NVFP4 weights, FP8 cache
+    from planner.facts.formats import weight_formats
+
+    shape = modelcards.load("meta-llama/Meta-Llama-3.1-405B")
+    formats = weight_formats(shape, "nvfp4")
+
+    def holds(system, tp):
+        gpu, layout = catalog.system(system).accelerator, Layout(tp=tp)
+        weights = sum(residency.weights_bytes_per_gpu(shape, formats, layout).values())
+        cache_bytes = float(residency.kv_bytes_per_gpu(shape, 9428, 64, 8.0, layout))
+        return weights + cache_bytes < 0.95 * (gpu.hbm_bytes - gpu.reserve_bytes)
+
+    assert [holds("gb300-nvl72", 2), holds("gb200-nvl72", 2), holds("gb200-nvl72", 4)] == [True, False, True]

@@ -66,11 +66,14 @@ def benchmark(rack: Rack, model: str, scenario: str, gpus: int, release: str, tr
     value, low, high, words = _round(one, row, factor)
     spread = float(np.hypot(constants.log_spread(scenario, rack.name, row.shape), np.log(high / low) / 2 / _Z90 if high > low else 0.0))
     tokens = one.values.get(f"mean_input_tokens|{model}", 0.0)
+    ttft, limit = float(served.ttft[at]), float(asked.limits[0][at[0], 0])
+    if np.isfinite(limit):  # submitters load until TTFT takes this share of its limit, which queues alone do not explain
+        ttft = max(ttft, constants.constants(constants.ERRORS)["ttft_share", ""].value * limit)
     note = f"mean input of {tokens:,.0f} tokens fitted; {words}"
     return Estimate(
         float(served.per_gpu[at]) * value,
         float(served.tpot[at]),
-        float(served.ttft[at]),
+        ttft,
         float(served.batch[at]),
         min(1.0, one.values["headroom"]),
         spread,

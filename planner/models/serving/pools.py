@@ -35,7 +35,8 @@ class Demand:
     prompt_tokens [token] that no cache holds; output_tokens [token]; ttft_seconds, tpot_seconds, e2e_seconds [s] limits, infinite without
     one; tokens_per_step [1] and drafts [token] of speculative decoding; tail [1], p99 of a prompt's own time over its
     mean; scv [1] of that time; headroom [1], the mean TPOT that may be run over its limit; slowdown [1], time over what the parts say;
-    transfer_seconds [s] of a prompt's cache between two pools; quantile [1] at which the limits hold.
+    transfer_seconds [s] of a prompt's cache between two pools; quantile [1] at which the limits hold;
+    load [1], share of the highest rate at which TPOT and TTFT are stated.
     """
 
     prompt_tokens: np.ndarray
@@ -51,12 +52,13 @@ class Demand:
     slowdown: np.ndarray = 1.0
     transfer_seconds: np.ndarray = 0.0
     quantile: float = 0.99
+    load: np.ndarray = 1.0
 
 
 @dataclass(frozen=True)
 class Served:
     """What candidates reach, (..., fractions of the largest batch): per_gpu [1/s] output tokens per deployed GPU; batch [1] sequences of a decode
-    replica; tpot, ttft [s] (ttft: the 99th percentile at the highest load inside the SLO); prefill_fraction [1] of the GPUs' time; limit, index into
+    replica; tpot, ttft [s] (ttft: the quantile of the limits); prefill_fraction [1] of the GPUs' time; limit, index into
     `LIMITS`. per_gpu is 0 where no batch meets the limits."""
 
     per_gpu: np.ndarray
@@ -93,6 +95,19 @@ def highest_share(room_seconds, service_seconds, workers, scv, soft=0.0, quantil
         found = np.interp(np.log(load), loads, shares)
     lost = soft * shares[0] * np.exp(np.clip(asked / np.maximum(service_seconds, 1e-12), -20.0, 0.0)) if soft else 0.0
     return np.where(room > 0, found, lost)
+
+
+def wait_quantile_seconds(share, service_seconds, workers, scv, quantile=0.99):
+    """Return the wait that a share `quantile` of requests stays below: ln(rho / (1 - quantile)) S (1 + scv) / (2 c (1 - rho)), the inverse of
+    `highest_share`.
+
+    Parameters: share rho [1], service_seconds S [s], workers c [1], scv [1], broadcast; quantile [1]. Returns: [s], 0 at low load. Raises: nothing.
+    Validity, Error, Source: as `highest_share`.
+    """
+    busy = np.clip(share, 0.0, 0.999)
+    with np.errstate(divide="ignore"):
+        levels = np.maximum(np.log(busy / (1 - quantile)), 0.0)
+    return levels * service_seconds * (1 + scv) / (2 * workers * (1 - busy))
 
 
 def _solved_batch(tokens_seconds, batches, limit):
@@ -145,7 +160,7 @@ def serve(
     replica = prompt / prefill.dp / demand.output_tokens * decode.gpus  # seconds of a replica an output token
     whole_share = replicas * decode.gpus / np.maximum(gpus, decode.gpus)
 
-    def served(wanted) -> Served:
+    def served(wanted, last: bool = False) -> Served:
         fits = wanted >= 1.0 - 1e-9
         batch = np.where(fits, wanted, 1.0)
         tpot = token_seconds(batch)
@@ -163,17 +178,25 @@ def serve(
         per_gpu = np.where(fits & (load > 0), np.where(aggregated, mixed_rate * whole_share, split_rate), 0.0)
         binds = np.where(wanted < 0.99 * largest, 3, np.where(by_tpot <= largest, 0, np.where(by_memory <= largest, 1, 2)))
         binds = np.where(aggregated & (mixed_rate < 0.999 * rate), 4, binds)
-        waited = np.where(limited & (load > 0), room + own + tpot, own + tpot)
+        if last:
+            busy = np.where(aggregated, mixed_rate * replica, np.where(limited, load, 0.0)) * demand.load
+            wait = wait_quantile_seconds(busy, prompt, workers, demand.scv, demand.quantile)
+            if np.any(demand.load != 1.0):  # fewer run than at full load: the step is nearly linear in the batch
+                alone = np.maximum(2 * token_seconds(batch / 2) - tpot, 0.05 * tpot)
+                tpot = alone / (1 - demand.load * (1 - alone / tpot))
+            waited = own + tpot + wait
+        else:
+            waited = own + tpot
         return Served(*np.broadcast_arrays(per_gpu, batch, tpot, waited, share, binds))
 
     if not np.any(limited):
-        return served(largest)
+        return served(largest, True)
     tried = largest * effort.fractions
     found = served(tried)
-    for around in effort.near:
+    for i, around in enumerate(effort.near):
         best = np.take_along_axis(np.broadcast_to(tried, found.per_gpu.shape), found.per_gpu.argmax(axis=-1)[..., None], -1)
         tried = np.minimum(best * around, largest)
-        found = served(tried)
+        found = served(tried, i == len(effort.near) - 1)
     return found
 
 
