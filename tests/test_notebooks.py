@@ -9,6 +9,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from planner.report.notebook import clean
+
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NBVAL = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", str(ROOT / "tests" / "nbval.cfg"), "--nbval-cell-timeout", "120"]
@@ -55,3 +57,10 @@ def test_a_changed_number_fails_the_comparison(tmp_path, change, passes):
         [sys.executable, "-m", "pytest", *NBVAL, "-p", "no:cacheprovider", "-q", "n.ipynb"], cwd=tmp_path, capture_output=True, text=True
     )
     assert (done.returncode == 0) is passes, done.stdout[-2000:]
+
+
+def test_a_print_that_was_cut_is_stored_as_one():
+    parts = [nbformat.v4.new_output("stream", name=n, text=t) for n, t in (("stdout", "a"), ("stdout", "b\n"), ("stderr", "c"), ("stdout", "d"))]
+    cell = nbformat.v4.new_code_cell("print()", outputs=parts)
+    found = clean(nbformat.v4.new_notebook(cells=[cell])).cells[0].outputs
+    assert [(o.name, o.text) for o in found] == [("stdout", "ab\n"), ("stderr", "c"), ("stdout", "d")]

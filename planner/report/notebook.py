@@ -74,4 +74,17 @@ def clean(notebook):
             cell.metadata["tags"] = tags
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET, None)
+        if "outputs" in cell:
+            cell.outputs = _joined_streams(cell.outputs)
     return notebook
+
+
+def _joined_streams(outputs: list) -> list:
+    """Return outputs with neighbouring pieces of one stream as one: where a print is cut depends on the clock."""
+    found: list = []
+    for output in outputs:
+        if found and output.output_type == found[-1].output_type == "stream" and output.name == found[-1].name:
+            found[-1].text += output.text
+        else:
+            found.append(output)
+    return found
