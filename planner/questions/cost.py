@@ -7,47 +7,18 @@ from collections.abc import Mapping
 from planner.errors import InputError
 from planner.models import cost
 from planner.plan.answer import Answer, exact, missing
+from planner.questions import break_even
+from planner.questions.money import money, one_currency, unpriced
 from planner.questions.power import watts_input
 from planner.questions.registry import Input, Question
 from planner.questions.tokens_per_mw import RATES, token_rate
-from planner.units import count, fraction, nonnegative, number, positive
-
-CURRENCY = "USD"
-
-
-def money(name: str, given: object, *, zero: bool = True) -> float | None:
-    """Return an amount in USD, None where it is not available.
-
-    Parameters: name, for the message; given, a number, None, or an object {value, currency, as_of}; zero, whether 0 is an amount.
-    Raises: InputError for text ("$3", "3,00": a number and its currency are separate), another currency, or a negative amount.
-    """
-    if isinstance(given, Mapping):
-        named = [k for k in given if k in ("gpu_hour", "gpu_hour_usd", "usd_per_gpu_hour")]
-        if named:  # {"gpu_hour_usd": 5} under a price of a GPU-hour says the same twice
-            given = {**{k: v for k, v in given.items() if k not in named}, "value": given[named[0]]}
-        unknown = set(given) - {"value", "currency", "as_of", "unit"}
-        if unknown:
-            raise InputError(f"{name}.{sorted(unknown)[0]}", given[sorted(unknown)[0]], "must be one of value, currency, as_of")
-        currency = given.get("currency", given.get("unit", CURRENCY))
-        if not str(currency).upper().startswith(CURRENCY):
-            raise InputError(f"{name}.currency", currency, "must be USD: convert it first, at a dated rate")
-        given = given.get("value")
-    if given is None:
-        return None
-    if isinstance(given, (str, bool)):
-        raise InputError(name, given, "must be a number in USD; the currency is not typed with it")
-    return float(nonnegative(name, given) if zero else positive(name, given))
-
-
-def one_currency(inputs: Mapping) -> None:
-    """Refuse a question whose `currency`, or one of its prices, is another than USD. Raises: InputError."""
-    given = inputs.get("currency", CURRENCY)
-    if str(given).upper() != CURRENCY:
-        raise InputError("currency", given, "must be USD: convert all prices first, at a dated rate")
+from planner.units import count, fraction, number, positive
 
 
 def _annuity(inputs: dict) -> Answer:
     one_currency(inputs)
+    if lacking := unpriced(inputs):
+        return missing("annuity", "USD/year", lacking)
     capital = money("capital_usd", inputs["capital_usd"])
     per = {"year": 1, "yearly": 1, "annual": 1, "month": 12, "monthly": 12, "quarter": 4}.get(str(inputs["payments"]).lower())
     if per is None:
@@ -74,7 +45,10 @@ def _annuity(inputs: dict) -> Answer:
 
 
 def _energy_usd_per_hour(inputs: Mapping) -> float | None:
-    """Return what electricity costs an hour at the meter [USD/h], None where neither power nor price is given. Raises: InputError."""
+    """Return what electricity costs an hour at the meter [USD/h], None where neither power nor price is given. Raises: InputError.
+
+    A price without a value is refused by `unpriced` before.
+    """
     has = [k in inputs for k in ("watts", "usd_per_kwh")]
     if not any(has):
         return None
@@ -98,33 +72,45 @@ def _price(inputs: Mapping) -> tuple[float | None, int | None, str]:
     if given[0] == "usd_per_gpu_hour":
         return amount, 1, "price of a GPU-hour"
     if given[0] == "usd_per_rack_hour":
-        return amount, int(count("gpus_per_rack", inputs.get("gpus_per_rack", 72))), "price of a rack-hour"
+        gpus = int(count("gpus_per_rack", inputs.get("gpus_per_rack", RACK_GPUS)))
+        return amount, gpus, f"price of a rack-hour ({gpus} GPUs{'' if 'gpus_per_rack' in inputs else ', as not stated'})"
     return amount, int(count("gpus", inputs["gpus"])) if "gpus" in inputs else None, "price of an hour of everything"
+
+
+def _with_tps(inputs: Mapping) -> dict:
+    """Return the inputs with a bare `tps` read as the rate of what the price is of: a GPU, a rack, or everything. Raises: InputError."""
+    found = dict(inputs)
+    if "tps" not in found:
+        return found
+    whole = [k for k in ("usd_per_hour", "usd_per_rack_hour") if k in found]
+    if not whole and "usd_per_gpu_hour" in found and int(count("gpus", found.get("gpus", 1))) > 1:
+        raise InputError("tps", found["tps"], "must say what it is of: tokens_per_s of all GPUs, or tokens_per_s_per_gpu")
+    if whole == ["usd_per_rack_hour"]:
+        found.setdefault("gpus", found.get("gpus_per_rack", RACK_GPUS))
+    found["tokens_per_s" if whole else "tokens_per_s_per_gpu"] = found.pop("tps")
+    return found
 
 
 def _usd_per_mtok(inputs: dict) -> Answer:
     one_currency(inputs)
-    inputs = dict(inputs)
-    if "tps" in inputs:
-        inputs["tokens_per_s" if "usd_per_hour" in inputs and "gpus" not in inputs else "tokens_per_s_per_gpu"] = inputs.pop("tps")
+    if lacking := unpriced(inputs):
+        return missing("usd_per_mtok", "USD/Mtok", lacking)
+    amount, of, what = _price(inputs)
+    inputs = _with_tps(inputs)
     rate, tokens, per_gpu = token_rate(inputs)
     utilisation = float(fraction("utilisation", inputs.get("utilisation", 1.0), zero=False))
-    amount, of, what = _price(inputs)
     energy = _energy_usd_per_hour(inputs)
-    if amount is None and (energy is None or what):
+    if amount is None and energy is None:
         return missing("usd_per_mtok", "USD/Mtok", "no price is given: not available, and not 0")
-    gpus = int(count("gpus", inputs["gpus"])) if "gpus" in inputs else None
-    if not per_gpu and amount is not None and of is not None and of != gpus:
-        if gpus is None:
-            raise InputError("gpus", None, "is required: the rate is of all GPUs, the price of some")
-        amount, of = amount * gpus / of, gpus
-    hourly = amount or 0.0
-    if per_gpu and amount is not None:
+    if amount is not None and per_gpu:
         if of is None:
             raise InputError("gpus", None, "is required: the price is of everything, the rate of one GPU")
-        hourly = amount / of
-    hourly += energy or 0.0
-    value = float(cost.usd_per_million_tokens(hourly, rate, utilisation))
+        amount /= of
+    elif amount is not None and of is not None:
+        if "gpus" not in inputs:
+            raise InputError("gpus", None, "is required: the rate is of all GPUs, the price of some")
+        amount *= int(count("gpus", inputs["gpus"])) / of
+    value = float(cost.usd_per_million_tokens((amount or 0.0) + (energy or 0.0), rate, utilisation))
     parts = " and ".join(p for p in (what, "electricity" if energy is not None else "") if p)
     only = "; electricity only: no price of hardware" if amount is None else ""
     note = "" if "utilisation" in inputs else "utilisation not given: taken as 1, fully used"
@@ -132,85 +118,10 @@ def _usd_per_mtok(inputs: dict) -> Answer:
     return exact("usd_per_mtok", value, "USD/Mtok", basis=basis, note=note)
 
 
-SIDE = {"usd_per_gpu_hour": ("usd_gpu_h", "price", "gpu_hour_usd", "usd_per_hour", "usd_gpu_hr", "price_usd", "usd_per_rack_hour", "usd_per_mw_hour"),
-        "tokens_per_s": ("tps", "tokens_per_s_per_gpu", "tok_s_gpu", "throughput", "tps_per_gpu", "tokens_per_s_per_mw", "samples_per_s"),
-        "utilisation": ("utilization", "util"), "watts": ("w",), "watts_kw": ("kw", "kw_per_gpu", "it_kw"), "usd_per_kwh": ("usd_kwh", "electricity"),
-        "pue": (), "extra_usd_per_hour": ("other_usd_per_hour",), "tokens_per_s_per_user": ("tps_user", "interactivity"), "system": ("name",),
-        "slo": (), "as_of": (), "currency": ()}
-_SIDE = {other: own for own, others in SIDE.items() for other in (own, *others)}
-
-
-def _side(name: str, given: object, shared: Mapping) -> dict:
-    """Return one side of a comparison under its own names, shared inputs filled in. Raises: InputError."""
-    if not isinstance(given, Mapping):
-        raise InputError(name, given, "must be an object: tokens_per_s_per_gpu, utilisation, and a price where it is known")
-    found: dict = {}
-    for key, value in given.items():
-        if key not in _SIDE:
-            raise InputError(f"{name}.{key}", value, f"must be one of {', '.join(SIDE)}")
-        if _SIDE[key] in found:
-            raise InputError(f"{name}.{key}", value, f"says {_SIDE[key]} a second time")
-        found[_SIDE[key]] = value
-    one_currency(found)
-    if "watts_kw" in found:
-        found["watts"] = 1e3 * float(positive(f"{name}.kw", found.pop("watts_kw")))
-    return {**{k: v for k, v in shared.items() if k in ("usd_per_kwh", "pue", "utilisation")}, **found}
-
-
-def _sides(inputs: Mapping) -> tuple[dict, dict]:
-    """Return (the system whose price is sought, the one whose price is known)."""
-    if "own" in inputs or "other" in inputs:
-        for name in ("own", "other"):
-            if name not in inputs:
-                raise InputError(name, None, "is required: own is the system whose price is sought, other the one with a price")
-        own, other = (_side(n, inputs[n], inputs) for n in ("own", "other"))
-        if own.get("usd_per_gpu_hour") is not None and other.get("usd_per_gpu_hour") is None:
-            own, other = other, own
-        own.pop("usd_per_gpu_hour", None)  # the price sought may be given beside it, to compare
-        return own, other
-    other = {"usd_per_gpu_hour": inputs.get("other_usd_per_gpu_hour"), "tokens_per_s": inputs.get("other_tokens_per_s_per_gpu"),
-             "utilisation": inputs.get("other_utilisation", inputs.get("utilisation")), "watts": inputs.get("other_watts")}
-    own = {"tokens_per_s": inputs.get("tokens_per_s_per_gpu"), "utilisation": inputs.get("utilisation"), "watts": inputs.get("watts")}
-    if "speedup" in inputs:
-        other["tokens_per_s"], own["tokens_per_s"] = 1.0, float(positive("speedup", inputs["speedup"]))
-    return tuple(_side(n, {k: v for k, v in s.items() if v is not None}, inputs) for n, s in (("own", own), ("other", other)))
-
-
-def _extra(name: str, side: Mapping, included: bool) -> float:
-    """Return what an hour costs beside the price: electricity where prices leave it out, and what is given [USD/h]."""
-    extra = money(f"{name}.extra_usd_per_hour", side.get("extra_usd_per_hour", 0.0)) or 0.0
-    if included or "watts" not in side or side.get("usd_per_kwh") is None:
-        return extra
-    return extra + float(cost.energy_usd(side["watts"], 1.0, side.get("pue", 1.0), money("usd_per_kwh", side["usd_per_kwh"])))
-
-
-def _break_even(inputs: dict) -> Answer:
-    one_currency(inputs)
-    own, other = _sides(inputs)
-    speeds = [s["tokens_per_s_per_user"] for s in (own, other) if "tokens_per_s_per_user" in s]
-    if len(speeds) == 1 or len(set(speeds)) > 1:
-        raise InputError("tokens_per_s_per_user", " against ".join(map(str, speeds)), "must be the same on both sides: equal SLO")
-    price = money("other.usd_per_gpu_hour", other.get("usd_per_gpu_hour"), zero=False)
-    if price is None:
-        return missing("break_even_gpu_hour", "USD/GPU-h", "the other system has no price: not available, and not 0")
-    for name, side in (("own", own), ("other", other)):
-        if side.get("tokens_per_s") is None:
-            raise InputError(f"{name}.tokens_per_s_per_gpu", None, "is required (or speedup for both)")
-    included = inputs["power_included"]
-    if not isinstance(included, bool):
-        raise InputError("power_included", included, "must be true or false")
-    if not included and not all("watts" in s and s.get("usd_per_kwh") is not None for s in (own, other)):
-        raise InputError("watts", None, "and usd_per_kwh are required for both systems where prices leave electricity out")
-    value = float(cost.break_even_usd_per_hour(price + _extra("other", other, included), _extra("own", own, included), own["tokens_per_s"],
-                                               other["tokens_per_s"], own.get("utilisation", 1.0), other.get("utilisation", 1.0)))
-    said = "electricity in the price" if included else "electricity beside the price"
-    note = "" if "utilisation" in own and "utilisation" in other else "utilisation not given: the same full rate on both sides"
-    return exact("break_even_gpu_hour", value, "USD/GPU-h", note=note,
-                 basis=f"equal cost a token at one SLO; {said}; the price is of the same unit as the other system's")
-
-
 def _gpu_hour(inputs: dict) -> Answer:
     one_currency(inputs)
+    if lacking := unpriced(inputs):
+        return missing("gpu_hour_usd", "USD/GPU-h", lacking)
     capital, years = money("capital_usd_per_gpu", inputs["capital_usd_per_gpu"]), float(positive("years", inputs["years"]))
     used = float(fraction("used_fraction", inputs["used_fraction"], zero=False))
     rate = float(fraction("rate", inputs["rate"]))
@@ -220,10 +131,11 @@ def _gpu_hour(inputs: dict) -> Answer:
     energy = _energy_usd_per_hour(inputs)
     if energy is not None:
         parts["electricity"] = energy / used
-    running = money("running_usd_per_year", inputs.get("running_usd_per_year", 0.0))
-    parts["running"] = (running or 0.0) / hours
+    parts["running"] = money("running_usd_per_year", inputs.get("running_usd_per_year", 0.0)) / hours
     note = ", ".join(f"{k} {v:,.4f}" for k, v in parts.items() if v)
     if inputs["quantity"] in ("electricity_share", "electricity_fraction"):
+        if not sum(parts.values()):
+            raise InputError("capital_usd_per_gpu", capital, "must be > 0 where nothing else costs: there is no share of nothing")
         share = parts.get("electricity", 0.0) / sum(parts.values())
         return exact("gpu_hour_usd", share, "fraction", basis="electricity in the whole cost", note=note)
     if inputs["quantity"] not in ("total", *parts):
@@ -237,12 +149,17 @@ def _rent(inputs: dict) -> Answer:
     price = money("usd_per_gpu_hour", inputs.get("usd_per_gpu_hour"), zero=False)
     if price is None:
         return missing("rent_usd", "USD", "no price is given: not available, and not 0")
-    if "used_fraction" in inputs:
-        price = float(cost.allocation_usd(price, inputs["used_fraction"])["idle" if inputs["basis"] == "idle" else "used"])
-    if inputs["basis"] not in ("allocation", "used", "idle"):
-        raise InputError("basis", inputs["basis"], "must be allocation, used or idle")
+    used = inputs.get("used_fraction")
+    basis = inputs.get("basis", "allocation" if used is None else "used")
+    if basis not in ("allocation", "used", "idle"):
+        raise InputError("basis", basis, "must be allocation, used or idle")
+    if (basis == "allocation") != (used is None):
+        raise InputError("used_fraction", used, "is required for the used or the idle part" if used is None else
+                         "must be left out: an allocation bills every hour")
+    if used is not None:
+        price = float(cost.allocation_usd(price, used)[basis])
     value = float(cost.rent_usd(inputs["gpus"], price, inputs["hours"], inputs["gpus_per_rack"]))
-    return exact("rent_usd", value, "USD", basis=f"{inputs['hours']:g} h; {'the used part' if 'used_fraction' in inputs else 'every hour'} billed")
+    return exact("rent_usd", value, "USD", basis=f"{inputs['hours']:g} h; {'every hour' if used is None else f'the {basis} part'} billed")
 
 
 def _tokens_usd(inputs: dict) -> Answer:
@@ -258,7 +175,10 @@ def _npv(inputs: dict) -> Answer:
     flow = inputs["cash_flow_usd"]
     if not isinstance(flow, list) or not flow:
         raise InputError("cash_flow_usd", flow, "must be a list of numbers, the first now")
-    return exact("npv", float(cost.npv_usd([float(number("cash_flow_usd", v)) for v in flow], inputs["rate"], inputs["periods_per_year"])), "USD",
+    rate = float(number("rate", inputs["rate"], -0.99))
+    if rate > 1:
+        fraction("rate", rate)
+    return exact("npv", float(cost.npv_usd([float(number("cash_flow_usd", v)) for v in flow], rate, inputs["periods_per_year"])), "USD",
                  basis="effective yearly rate; the first flow is now")
 
 
@@ -271,11 +191,12 @@ GPU_HOUR = ("usd_gpu_h", "usd_gpu_hr", "gpu_hour_usd", "price", "price_usd", "us
             "usd_per_gpu_hr", "prices")
 UTILISATION = Input("share of the full rate that is used over time, 0..1", also=_same("utilization", "util", "utilisation_fraction"))
 ENERGY = {"watts": watts_input("mean IT power of what the rate is of", "it", "", "power", "per_gpu"),
-          "usd_per_kwh": Input("price of electricity", structured=True, also=_same("usd_kwh", "electricity_usd_per_kwh", "kwh_price")),
+          "usd_per_kwh": Input("price of electricity", structured=True, null=True, also=_same("usd_kwh", "electricity_usd_per_kwh", "kwh_price")),
           "pue": Input("facility over IT, where the power is IT power", also=_same("PUE")),
           "boundary": Input("what the power is of: it or facility", also=_same("power_boundary"))}
 MONEY = {"currency": Input("USD"), "as_of": Input("date of the prices")}
 CAPITAL = _same("capital", "capex", "principal", "price_usd", "amount", "cost_usd", "pv", "investment")
+RACK_GPUS = 72  # of an NVL72 rack, where a rack-hour says nothing else
 SPEEDUP = _same("ratio", "throughput_ratio", "relative_throughput")
 
 QUESTIONS = (
@@ -283,17 +204,17 @@ QUESTIONS = (
              {"capital_usd": Input("what is paid at the start [USD]", required=True, structured=True, also=CAPITAL),
               "rate": Input("yearly rate, a share", "fraction", required=True, also=RATE_NAMES),
               "years": Input("how long it is repaid", required=True, also=_same("n", "term_years", "lifetime_years", "life_years")),
-              "residual_usd": Input("worth at the end [USD]", structured=True, also=_same("residual", "salvage_usd", "residual_value")),
+              "residual_usd": Input("worth at the end [USD]", structured=True, null=True, also=_same("residual", "salvage_usd", "residual_value")),
               "residual_fraction": Input("worth at the end, of the capital"),
               "payments": Input("year, quarter or month", default="year", also=_same("per")),
               "compounding": Input("nominal (rate / payments a year) or effective", default="nominal"),
               "quantity": Input("payment, total or interest", default="payment"), **MONEY}, _annuity),
     Question("usd_per_mtok", "Cost of a million tokens at a utilisation", "USD/Mtok", "planner.models.cost.usd_per_million_tokens",
-             {"usd_per_gpu_hour": Input("price of a GPU-hour [USD]", structured=True, also=_same(*GPU_HOUR)),
-              "usd_per_hour": Input("price of an hour of all GPUs [USD]", structured=True, also=_same("usd_h", "hourly_usd")),
-              "usd_per_rack_hour": Input("price of a rack-hour [USD]", structured=True, also=_same("rack_hour_usd")),
+             {"usd_per_gpu_hour": Input("price of a GPU-hour [USD]", structured=True, null=True, also=_same(*GPU_HOUR)),
+              "usd_per_hour": Input("price of an hour of all GPUs [USD]", structured=True, null=True, also=_same("usd_h", "hourly_usd")),
+              "usd_per_rack_hour": Input("price of a rack-hour [USD]", structured=True, null=True, also=_same("rack_hour_usd")),
               **RATES, "tps": Input("tokens per second of what the price is of"), "gpus": Input("GPUs that the rate is of", "count"),
-              "gpus_per_rack": Input("GPUs of a rack", "count"), "utilisation": UTILISATION, **ENERGY, **MONEY}, _usd_per_mtok),
+              "gpus_per_rack": Input("GPUs of a rack (absent: 72)", "count"), "utilisation": UTILISATION, **ENERGY, **MONEY}, _usd_per_mtok),
     Question("break_even_gpu_hour", "Price of a GPU-hour at which two systems cost the same a token", "USD/GPU-h",
              "planner.models.cost.break_even_usd_per_hour",
              {"own": Input("the system whose price is sought: {tokens_per_s_per_gpu, utilisation, kw, ...}", structured=True,
@@ -310,20 +231,22 @@ QUESTIONS = (
               "watts": watts_input("IT power of a GPU of the system sought", "", "own", "per_gpu"),
               "other_watts": watts_input("IT power of a GPU of the other", "other", "reference", "baseline"),
               "usd_per_kwh": ENERGY["usd_per_kwh"], "pue": ENERGY["pue"],
-              "power_included": Input("the prices hold electricity (rent); false: it is paid beside them", default=True), **MONEY}, _break_even),
+              "power_included": Input("the prices hold electricity (rent); false: it is paid beside them", default=True), **MONEY},
+             break_even.answer),
     Question("gpu_hour_usd", "What an hour of an owned GPU costs", "USD/GPU-h", "planner.models.cost.annuity_usd",
              {"capital_usd_per_gpu": Input("capital for one GPU [USD]", required=True, structured=True, also=CAPITAL),
               "years": Input("useful life", required=True),
               "used_fraction": Input("share of all hours used", default=1.0, also=_same("utilisation", "used")),
               "rate": Input("yearly rate, a share", "fraction", default=0.0, also=RATE_NAMES),
               "residual_fraction": Input("worth at the end, of the capital", default=0.0), **ENERGY,
-              "running_usd_per_year": Input("other running cost of one GPU [USD/year]", structured=True),
+              "running_usd_per_year": Input("other running cost of one GPU [USD/year]", structured=True, null=True),
               "quantity": Input("total, capital, electricity, running or electricity_share", default="total"), **MONEY}, _gpu_hour),
     Question("rent_usd", "Bill for rented GPUs", "USD", "planner.models.cost.rent_usd",
              {"gpus": Input("GPUs", "count", default=1), "usd_per_gpu_hour": Input("price [USD]", structured=True, also=_same(*GPU_HOUR)),
               "hours": Input("hours billed: 720 or 730 a month is your choice", required=True, also=_same("hours_per_month")),
               "gpus_per_rack": Input("whole racks of so many GPUs", "count", default=1),
-              "used_fraction": Input("share of the hour used", also=_same("used")), "basis": Input("allocation, used or idle", default="allocation"),
+              "used_fraction": Input("share of the hour used", also=_same("used")),
+              "basis": Input("allocation, used or idle; absent: used with a used_fraction"),
               **MONEY}, _rent),
     Question("tokens_usd", "What tokens cost at list prices", "USD", "planner.models.cost.tokens_usd",
              {"input_tokens": Input("all input tokens, cached ones among them", required=True, also=_same("input")),

@@ -21,6 +21,7 @@ class Input:
 
     structured, True where an object or a list is allowed; other inputs are text, numbers or true/false. also, other spellings: name ->
     the unit that spelling is in (empty: the same). Where the input has a unit, {"value": 5, "unit": "min"} and "5 min" are read too.
+    null, whether null says something of its own (a price that is not available) and is not the same as absent.
     """
 
     meaning: str
@@ -29,6 +30,7 @@ class Input:
     default: object = None
     structured: bool = False
     also: Mapping[str, str] = field(default_factory=dict)
+    null: bool = False
 
     def read(self, name: str, value: object, unit: str = "") -> object:
         """Return `value` in this input's unit; one without a unit of its own is in `unit`. Raises: InputError for another kind of unit."""
@@ -77,7 +79,7 @@ class Question:
         for name, spec in self.inputs.items():
             if spec.required and inputs.get(name) is None:
                 raise InputError(f"{self.name}.{name}", None, f"is required ({spec.meaning})")
-        given = {name: value for name, value in inputs.items() if value is not None}
+        given = {name: value for name, value in inputs.items() if value is not None or self.inputs[name].null}
         with np.errstate(over="ignore", invalid="ignore"):  # absurd sizes end as an infinity, which an Answer refuses by name
             return self.answer({**{n: s.default for n, s in self.inputs.items() if s.default is not None}, **given})
 

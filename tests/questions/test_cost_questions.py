@@ -85,3 +85,67 @@ def test_units_of_a_payment():
     case = check.Case("a", "annuity", {"capital": 1e5, "rate": 0.05, "years": 10}, 12950.46, "USD", 1e-6)
     assert check.run(case).status == "ok"
     assert check.run(check.Case("a", "usd_per_mtok", {"usd_gpu_h": 3, "tps": 1000}, 0.8333333, "USD/tok", 1e-6)).status == "miss"
+
+
+@pytest.mark.parametrize(("question", "inputs", "value"), [
+    ("usd_per_mtok", {"usd_per_rack_hour": 216, "tps": 72000}, 216 / 72000 / 3600 * 1e6),
+    ("usd_per_mtok", {"usd_per_rack_hour": 216, "gpus_per_rack": 8, "tps_per_gpu": 1000}, 27 / 1000 / 3600 * 1e6),
+    ("usd_per_mtok", {"usd_per_hour": 100, "gpus": 72, "tps": 72000}, 100 / 72000 / 3600 * 1e6),
+    ("usd_per_mtok", {"usd_per_hour": 72, "gpus": 72, "tps_per_gpu": 1000}, 1 / 1000 / 3600 * 1e6),
+    ("usd_per_mtok", {"usd_gpu_h": {"value": 2190, "unit": "USD/month"}, "tps": 1000}, 3 / 3.6),
+    ("usd_per_mtok", {"usd_gpu_h": {"value": 3, "unit": "USD/GPU-hour"}, "tps": 1000}, 3 / 3.6),
+    ("break_even_gpu_hour", {"own": {"tps_per_gpu": 1000}, "other": {"price": 3, "tps_per_gpu": 500}, "utilisation": 0.7,
+                             "other_utilisation": 0.35}, 12.0),
+    ("break_even_gpu_hour", {"own": {"tps": 1000}, "other": {"tps": 500}, "other_usd_per_gpu_hour": 3}, 6.0),
+    ("break_even_gpu_hour", {"own": {"samples_per_s": 4}, "other": {"price": 3, "samples_per_s": 2}}, 6.0),
+    ("break_even_gpu_hour", {"own": {"tokens_per_s_per_mw": 2e6}, "other": {"usd_per_mw_hour": 1500, "tokens_per_s_per_mw": 1e6}}, 3000.0),
+    ("rent_usd", {"price": 3, "hours": 1, "used": 0.35, "basis": "used"}, 1.05)])
+def test_a_rate_is_of_what_the_price_is_of(question, inputs, value):
+    assert ASK[question].ask(inputs).value == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(("own", "other", "unit"), [
+    ("tps", "usd_per_rack_hour", "USD/rack-h"), ("tokens_per_s_per_mw", "usd_per_mw_hour", "USD/MW-h"),
+    ("tps_per_gpu", "price", "USD/GPU-h"), ("tokens_per_s", "usd_per_hour", "USD/h")])
+def test_the_unit_of_a_break_even_price_follows_the_price(own, other, unit):
+    assert ASK["break_even_gpu_hour"].ask({"own": {own: 2}, "other": {own: 1, other: 5}}).unit == unit
+
+
+OTHER = {"price": 3, "tps_per_gpu": 500}
+
+
+@pytest.mark.parametrize(("question", "inputs", "words"), [
+    ("usd_per_mtok", {"usd_gpu_h": 3, "gpus": 72, "tps": 72000}, "must say what it is of"),
+    ("usd_per_mtok", {"usd_gpu_h": {"value": 2200, "unit": "USD/GPU-month"}, "tps": 1000}, "usd_per_gpu_hour.unit"),
+    ("usd_per_mtok", {"usd_gpu_h": {"value": 216, "unit": "USD/rack-h"}, "tps": 1000}, "usd_per_gpu_hour.unit"),
+    ("usd_per_mtok", {"usd_gpu_h": {"value": 300, "currency": "USD cents"}, "tps": 1000}, "must be USD"),
+    ("annuity", {"capital": {"value": 1, "unit": "USD/h"}, "rate": 0.1, "years": 1}, "capital_usd.unit"),
+    ("break_even_gpu_hour", {"own": {"tps_per_gpu": 1000}, "other": {"price": 3, "tokens_per_s_per_mw": 1e6}}, "rates of one unit"),
+    ("break_even_gpu_hour", {"own": {"samples_per_s": 4}, "other": OTHER}, "rates of one unit"),
+    ("break_even_gpu_hour", {"own": {"tokens_per_s_per_mw": 4}, "other": {"price": 3, "tokens_per_s_per_mw": 2}}, "of what the price is of"),
+    ("break_even_gpu_hour", {"own": {"tps_per_gpu": 4}, "other": {"usd_per_rack_hour": 216, "tps_per_gpu": 2}}, "of what the price is of"),
+    ("break_even_gpu_hour", {"own": {"tps": 4, "utilisation": 0.5}, "other": OTHER}, "for both systems, or for neither"),
+    ("break_even_gpu_hour", {"own": {"tps": 4}, "other": OTHER, "speedup": 2}, "a second time"),
+    ("break_even_gpu_hour", {"own": {"tps": 4, "slo": {"tpot_s": 0.02}}, "other": {**OTHER, "slo": {"tpot_s": 0.1}}}, "equal SLO"),
+    ("break_even_gpu_hour", {"own": {"tps": 4, "usd_per_rack_hour": 9}, "other": OTHER}, "it is sought"),
+    ("npv", {"cash_flow": [1], "rate": 8}, "a share, not a percent"),
+    ("rent_usd", {"price": 3, "hours": 1, "basis": "idle"}, "used_fraction is required"),
+    ("rent_usd", {"price": 3, "hours": 1, "basis": "allocation", "used": 0.3}, "bills every hour"),
+    ("gpu_hour_usd", {"capex": 0, "years": 3, "quantity": "electricity_share"}, "no share of nothing")])
+def test_what_contradicts_or_would_be_ignored_is_refused(question, inputs, words):
+    with pytest.raises(InputError, match=words):
+        ASK[question].ask(inputs)
+
+
+@pytest.mark.parametrize(("question", "inputs"), [
+    ("usd_per_mtok", {"usd_gpu_h": 3, "tps": 1000, "kw": 2, "usd_per_kwh": {"value": None}}),
+    ("usd_per_mtok", {"kw": 2, "tps": 1000, "usd_per_kwh": None}),
+    ("usd_per_mtok", {"kw": 2, "tps": 1000, "usd_per_kwh": 0.1, "usd_gpu_h": None}),
+    ("gpu_hour_usd", {"capital": 3e4, "years": 3, "running_usd_per_year": None}),
+    ("gpu_hour_usd", {"capital": {"value": None}, "years": 3}), ("annuity", {"capital": {"value": None}, "rate": 0.1, "years": 3}),
+    ("break_even_gpu_hour", {"own": {"tps": 1, "kw": 1}, "other": {"tps": 1, "price": 3, "kw": 1}, "usd_kwh": {"value": None},
+                             "power_included": False})])
+def test_a_price_without_a_value_is_not_available(question, inputs):
+    answer = ASK[question].ask(inputs)
+    assert answer.value is None
+    assert "not 0" in answer.note
