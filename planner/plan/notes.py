@@ -9,6 +9,8 @@ from planner.facts.formats import peak_format
 from planner.plan.case import Case
 from planner.scenario import Scenario
 
+MOST_GROWTH = 0.5  # a month: above it a percent was probably typed
+
 
 def of_plan(scenario: Scenario) -> tuple[str, ...]:
     """Return the notes on a scenario as a whole: what it says and the plan does not use."""
@@ -19,6 +21,9 @@ def _unused(scenario: Scenario) -> Iterator[str]:
     tests = sorted({w.scenario for w in scenario.workloads if w.scenario})
     if tests and scenario.plan.basis == "model":
         yield f"scenario = {', '.join(tests)} is a label: the plan goes by load and SLO"
+    if scenario.timeline and scenario.timeline.growth_per_month > MOST_GROWTH:
+        growth = scenario.timeline.growth_per_month
+        yield f"growth_per_month {growth:g} is {growth:.0%} a month (a share: {growth:g} % is {growth / 100:g})"
     if scenario.timeline:
         yield "racks, power and cost are for the load as typed; [timeline] is planned beside them, month by month"
     site = [key for key in ("electricity_usd_per_kwh", "inlet_celsius") if getattr(scenario.site, key) is not None]

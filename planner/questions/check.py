@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -175,6 +175,8 @@ def run(case: Case) -> Outcome:
         got, low, high = _in_unit(answer, case.unit)
     except (InputError, Infeasible, InputErrors) as error:
         return said_no(str(error).replace("\n", "; "))
+    except Exception as error:  # one faulty row must not hide the others; it is never what was expected
+        return replace(said_no(f"failed: {type(error).__name__}: {error}".replace("\n", "; ")), status="refused")
     if got is None:
         return said_no(answer.note or "not available", answer)
     if refused:

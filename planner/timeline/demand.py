@@ -105,11 +105,17 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
 def between(ends: np.ndarray, normal_scores: np.ndarray) -> np.ndarray:
     """Return draws of typed demand: one score a draw moves the whole path between its ends, log-normal in two halves.
 
+    A half with an end at 0 has no logarithm: it is normal there, cut at 0.
+
     Parameters: ends (3, months), value, low and high (10th and 90th percentile); normal_scores (n,) [1]. Returns: (n, months) [1/s].
-    Raises: InputError. Validity: a year that runs high runs high in every month. Error: percentiles as typed. Source: two-piece log-normal.
+    Raises: InputError. Validity: a year that runs high runs high in every month. Error: percentiles as typed. Source: two-piece log-normal or normal.
     """
     value, low, high = number("ends", ends, 0.0)
     z = number("normal_scores", normal_scores)[:, None] / 1.2815515655446004
+    if (low > value).any() or (value > high).any():
+        raise InputError("ends", float(value[(low > value) | (value > high)][0]), "must lie between low and high in every month")
     safe = np.where(value > 0, value, 1.0)
-    up, down = np.log(np.maximum(high, safe) / safe), np.log(safe / np.where(low > 0, np.minimum(low, safe), safe))
-    return np.where(value > 0, safe * np.exp(z * np.where(z > 0, up, down)), 0.0)
+    up, down = np.log(np.maximum(high, safe) / safe), np.log(safe / np.where(low > 0, low, safe))
+    above = np.where(value > 0, safe * np.exp(np.maximum(z, 0) * up), np.maximum(z, 0) * high)
+    below = np.where(low > 0, safe * np.exp(np.minimum(z, 0) * down), value * np.maximum(0.0, 1 + np.minimum(z, 0)))
+    return np.where(z > 0, above, below)

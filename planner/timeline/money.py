@@ -9,14 +9,14 @@ import numpy as np
 from planner.errors import InputError
 from planner.models import cost
 from planner.timeline.ledger import Ledger, Supply
-from planner.units import nonnegative, number
+from planner.units import fraction, nonnegative
 
 PARTS = ("racks bought", "racks sold", "rent", "running")
 
 
 def monthly_rate(rate_per_year) -> float:
-    """Return the effective monthly rate of a yearly one: (1 + r)^(1/12) - 1. Raises: InputError."""
-    return float((1 + number("rate_per_year", rate_per_year, 0.0, 10.0)) ** (1 / 12) - 1)
+    """Return the effective monthly rate of a yearly one, a share in 0..1: (1 + r)^(1/12) - 1. Raises: InputError."""
+    return float((1 + fraction("rate_per_year", rate_per_year)) ** (1 / 12) - 1)
 
 
 def rack_usd_per_month(supply: Supply, rate_per_year: float = 0.0) -> float:

@@ -32,6 +32,9 @@ class Limits:
     serve_from: int = 0
     rate_per_year: float = 0.08
 
+    def __post_init__(self):
+        fraction("rate_per_year", self.rate_per_year)
+
 
 @dataclass(frozen=True)
 class Found:

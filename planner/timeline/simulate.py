@@ -73,6 +73,12 @@ def simulate(supplies: Sequence[Supply], orders: Sequence[Order], demand: Mappin
     for name, series in demand.items():
         if np.atleast_2d(series).shape[1] != months:
             raise InputError(f"demand.{name}", np.atleast_2d(series).shape[1], f"must hold one value a month, as the others ({months})")
+    drawn = {f"demand.{name}": len(np.atleast_2d(series)) for name, series in demand.items()}
+    drawn |= {name: len(rows) for name in ("late", "throughput", "price") if (rows := getattr(future, name)) is not None}
+    most = max(drawn.values())
+    for name, draws in drawn.items():
+        if draws not in (1, most):
+            raise InputError(name, draws, f"must hold as many draws as the others ({most}), or one")
     found = ledger(supplies, orders, months, future.late, spares, site.watts, site.racks)
     given = fleet.allocate(supplies, found.in_service, demand, factor=future.throughput, **sharing)
     powered = found.in_service + found.states["spare"]

@@ -76,6 +76,8 @@ def test_a_format_without_a_peak_of_its_own_is_said():
 
 def test_a_scenario_says_what_the_plan_does_not_use():
     assert "site.electricity_usd_per_kwh and site.inlet_celsius" in " ".join(planned().warnings)
+    assert "800% a month" in " ".join(planned(("growth_per_month = 0.08", "growth_per_month = 8")).warnings)
+    assert "growth_per_month" not in " ".join(planned().warnings)
     labelled = planned(("slo = { ttft_s = 2.0, tpot_s = 0.0067, quantile = 0.99 }", 'scenario = "server"'))
     assert "scenario = server is a label" in " ".join(labelled.warnings)
 

@@ -16,6 +16,8 @@ HEADER = "case,question,inputs,expected,unit,rtol\n"
 
 
 def double(inputs):
+    if inputs["x"] == 97:
+        return {}["x"]
     if inputs["x"] == 99:
         raise Infeasible("layout", "99 does not fit", "98")
     if inputs["x"] == 98:
@@ -51,6 +53,17 @@ def test_ok_miss_and_unit(tmp_path):
 def test_a_right_number_under_a_wrong_unit_is_refused(tmp_path):
     assert outcome(tmp_path, 6, "GiB").status == "miss"
     assert outcome(tmp_path, 6, "W").status == "refused"
+
+
+@pytest.mark.parametrize("expected", ["194", "refused"])
+def test_a_fault_in_one_row_leaves_the_others_and_shows(tmp_path, capsys, expected):
+    path = tmp_path / "c.csv"
+    path.write_text(HEADER + f'a,double,"{{""x"": 97}}",{expected},GB,0\nb,double,"{{""x"": 3}}",6,GB,0\n')
+    assert main(["check", str(path)]) == 1
+    printed = capsys.readouterr().out
+    assert "refused a double" in printed
+    assert "failed: KeyError: 'x'" in printed
+    assert "ok      b double" in printed
 
 
 def test_refusals(tmp_path):

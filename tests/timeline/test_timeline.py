@@ -12,6 +12,7 @@ from planner.models.fabric.design import design
 from planner.models.fabric.growth import growth
 from planner.timeline import demand, fleet, money
 from planner.timeline.ledger import STATES, Order, Phase, Supply, ledger, phased
+from planner.timeline.search import Limits
 from planner.timeline.simulate import Future, Site, fabric_ends, order_by, racks_path, simulate
 
 A = Supply("a", {"chat": 10.0}, 8, 100.0, lead_months=1, initial=1, usd=1000.0, running_usd_per_month=5.0, life_months=60)
@@ -219,6 +220,9 @@ def test_growth_season_and_peak():
     (lambda: simulate([A], [], NEED, hourly={"chat": [1] * 23}), "24 shares"), (lambda: simulate([A], [], NEED, prefer={"chat": ["b"]}), "one of a"),
     (lambda: fleet.survival(10, 72, 5, {}), "must divide the 72 GPUs"), (lambda: simulate([A], [], NEED, priority=["x"]), "each workload once"),
     (lambda: simulate([A], [], NEED, hourly={"chat": [0.5] * 24}), "must reach 1"),
+    (lambda: simulate([A], [], {"chat": np.ones((3, 3))}, future=Future(late=np.zeros((2, 1), int))), "as many draws"),
+    (lambda: Limits(rate_per_year=8), "a share, not a percent"), (lambda: money.monthly_rate(8), "a share, not a percent"),
+    (lambda: demand.between(np.array([[1.0], [2.0], [3.0]]), np.zeros(1)), "between low and high"),
     (lambda: money.rack_usd_per_month(Supply("s", {"w": 1.0}, 8, 1.0, 1)), "not available, and not 0")])
 def test_refusals(make, words):
     with pytest.raises(InputError, match=words):
@@ -243,5 +247,15 @@ def test_typed_demand_moves_between_its_ends():
     rows = [{"month": m, "workload": "a", "value": "10", "low": "5", "high": "40"} for m in ("2026-11", "2026-12", "2027-01")]
     ends = demand.typed(rows)["a"]
     assert ends.shape == (3, 3)
-    drawn = demand.between(ends, np.array([-1.2815515655446004, 0.0, 1.2815515655446004]))
-    assert drawn[:, 0] == pytest.approx([5, 10, 40])
+    assert demand.between(ends, TENTHS)[:, 0] == pytest.approx([5, 10, 40])
+
+
+TENTHS = np.array([-1.2815515655446004, 0.0, 1.2815515655446004])
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(10, 0, 20), (0, 0, 5), (0, 0, 0), (10, 10, 10), (10, 0, 10), (10, 5, 40)])
+def test_percentiles_are_as_typed_also_at_zero(value, low, high):
+    drawn = demand.between(np.array([[value], [low], [high]], float), np.concatenate([TENTHS, [-9.0, 9.0]]))[:, 0]
+    assert drawn[:3] == pytest.approx([low, value, high])
+    assert 0 <= drawn[3] <= low
+    assert drawn[4] >= high
