@@ -14,10 +14,11 @@ from planner.facts.files import table
 from planner.models import cooling
 from planner.units import number
 
+WATER_BOILS = 100.0  # [C] at one atmosphere
 FLUIDS = {"pg25": {20.0: ("X0224", "X0228"), 30.0: ("X0225", "X0229"), 40.0: ("X0226", "X0230"), 45.0: ("X0227", "X0231")},
           "water": {40.0: ("X0234", "X0233")}}
 INLET, OUTLET, ALL_LIQUID = "H0054", "H0324", ("vr-nvl72", "H0318")
-DRY_COOLER, COOLANT_UNIT = "P0176", "P0177"
+DRY_COOLER, COOLANT_UNIT, FREEZING = "P0176", "P0177", "X0232"
 
 
 def properties(fluid: str, celsius: float) -> tuple[float, float]:
@@ -36,6 +37,12 @@ def properties(fluid: str, celsius: float) -> tuple[float, float]:
     (t0, *first), (t1, *second) = points[below], points[below + 1]
     heat, density = (a + (b - a) * (at - t0) / (t1 - t0) for a, b in zip(first, second, strict=True))
     return float(heat), float(density)
+
+
+def liquid_range(fluid: str) -> tuple[float, float]:
+    """Return the temperatures between which a coolant is liquid [C]: its freezing point, and where water boils. Raises: InputError."""
+    properties(fluid, 25.0)
+    return (0.0 if "water" in str(fluid).lower() else claim(FREEZING).base_value), WATER_BOILS
 
 
 def usual_rise() -> float:

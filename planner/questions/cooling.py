@@ -19,8 +19,12 @@ from planner.units import count, fraction, nonnegative, number, positive
 def _heat(inputs: Mapping) -> tuple[np.ndarray, str, str]:
     """Return heat to liquid with draws [W], what it is of, and the grade."""
     if "heat_watts" in inputs:
+        unused = [k for k in (*SYSTEM, "racks") if k in inputs]
+        if "racks" in unused:
+            raise InputError("racks", inputs["racks"], "has no effect on a heat: give the heat of all racks, or a system and its racks")
         watts = np.repeat(float(nonnegative("heat_watts", inputs["heat_watts"])), 2)
-        return watts * float(fraction("liquid_fraction", inputs.get("liquid_fraction", 1.0))), "heat as given", "A"
+        said = f"heat as given: {', '.join(unused)} not used" if unused else "heat as given"
+        return watts * float(fraction("liquid_fraction", inputs.get("liquid_fraction", 1.0))), said, "A"
     if "system" not in inputs:
         raise InputError("system", None, "is required, or heat_kw")
     load, _ = load_of(inputs)
@@ -31,24 +35,40 @@ def _heat(inputs: Mapping) -> tuple[np.ndarray, str, str]:
     return watts * share, f"{share:.0%} of {rack.label} at load {load.value:.2f} ({load.scope})", "P"
 
 
+def _liquid(name: str, celsius: object, fluid: object) -> float:
+    """Return a coolant temperature [C] at which the coolant is neither ice nor steam. Raises: InputError."""
+    low, high = coolants.liquid_range(fluid)
+    try:
+        return float(number(name, celsius, low, high))
+    except InputError as error:
+        raise InputError(name, error.value, f"{error.allowed} C: {fluid} freezes below and boils above") from None
+
+
 def _coolant(inputs: dict) -> Answer:
     heat, what, grade = _heat(inputs)
-    inlet = float(number("inlet_celsius", inputs["inlet_celsius"], -10, 80))
+    inlet = _liquid("inlet_celsius", inputs["inlet_celsius"], inputs["fluid"])
     quantity = inputs["quantity"]
     if quantity in ("outlet", "outlet_celsius"):
+        given = next((k for k in ("rise_kelvin", "outlet_celsius") if k in inputs), None)
+        if given:
+            raise InputError(given, inputs[given], "has no effect where the outlet is asked: it follows from heat and flow")
         flow = float(positive("litres_per_min", inputs.get("litres_per_min"))) / 60
         outlet = inlet + 10
         for _ in range(20):
             heat_capacity, density = coolants.properties(inputs["fluid"], (inlet + outlet) / 2)
             outlet = float(cooling.outlet_celsius(inlet, heat[0], flow, heat_capacity, density))
+            _liquid("outlet_celsius", outlet, inputs["fluid"])
         return exact("coolant_l_per_min", outlet, "C", how="modelled", grade=grade, basis=f"outlet temperature; {what}; inlet {inlet:g} C")
+    if "litres_per_min" in inputs:
+        raise InputError("litres_per_min", inputs["litres_per_min"], f"has no effect on quantity {quantity}: it is for quantity outlet")
     rise = inputs.get("rise_kelvin")
     if "outlet_celsius" in inputs:
-        own = float(number("outlet_celsius", inputs["outlet_celsius"], -10, 99)) - inlet
+        own = _liquid("outlet_celsius", inputs["outlet_celsius"], inputs["fluid"]) - inlet
         if rise is not None and abs(own - float(rise)) > 1e-6:
             raise InputError("outlet_celsius", inputs["outlet_celsius"], f"contradicts a rise of {rise} K over an inlet of {inlet:g} C")
         rise = own
     rise = float(positive("rise_kelvin", coolants.usual_rise() if rise is None else rise))
+    _liquid("outlet_celsius", inlet + rise, inputs["fluid"])
     heat_capacity, density = coolants.properties(inputs["fluid"], inlet + rise / 2)
     flow = cooling.coolant_litres_per_s(heat, rise, heat_capacity, density) * 60
     low, high = float(min(np.percentile(flow[1:], 10), flow[0])), float(max(np.percentile(flow[1:], 90), flow[0]))

@@ -109,44 +109,59 @@ def _node(inputs: dict) -> Answer:
 def _rack(inputs: dict) -> Answer:
     load, _ = load_of(inputs)
     rack = system_of(inputs)
-    quantity, boundary = inputs["quantity"], inputs["boundary"]
+    quantity, boundary = inputs["quantity"], inputs.get("boundary", "facility" if "pue" in inputs else "it")
     named = calibrated.rack_parts(rack)
     if quantity not in ("total", "gpus", "overhead") and quantity not in named:
         raise InputError("quantity", quantity, f"must be total, gpus, overhead or one of {', '.join(named)}")
+    if boundary not in ("gpu", "it", "facility"):
+        raise InputError("boundary", boundary, "must be gpu, it or facility")
+    if boundary == "gpu" and quantity not in ("total", "gpus", "GPUs"):
+        raise InputError("boundary", boundary, f"holds the GPUs alone, and {quantity} is asked")
+    if boundary == "facility" and "pue" not in inputs:
+        raise InputError("pue", None, "is required for the facility boundary")
+    if boundary != "facility" and "pue" in inputs:
+        raise InputError("pue", inputs["pue"], f"has no effect on the {boundary} boundary: leave it out, or ask for facility")
+    ratio = inputs["pue"] if boundary == "facility" else 1.0
     if quantity in named and quantity != "GPUs":
-        return Answer("rack_watts", named[quantity], "W", "assumed", "P", basis="provisioned, one rack", note="a part; the parts sum to the rack")
+        if load.value < 1:
+            raise InputError("load", inputs.get("load"), f"has no effect on {quantity}: a named part is given as provisioned")
+        watts = float(power.facility_watts(named[quantity], ratio))
+        return Answer("rack_watts", watts, "W", "assumed", "P", basis=f"provisioned, one rack, {boundary} boundary",
+                      note="a part; the parts sum to the rack")
     whole = calibrated.rack_watts(rack, load)
     watts = {"total": sum(whole.values()), "overhead": whole["rest of the rack"]}.get(quantity, whole["GPUs"])
-    if boundary == "gpu":
-        watts = whole["GPUs"]
-    elif boundary == "facility":
-        if "pue" not in inputs:
-            raise InputError("pue", None, "is required for the facility boundary")
-        watts = power.facility_watts(watts, inputs["pue"])
-    elif boundary != "it":
-        raise InputError("boundary", boundary, "must be gpu, it or facility")
+    watts = power.facility_watts(whole["GPUs"] if boundary == "gpu" else watts, ratio)
     at = f"{boundary} boundary, one {'rack' if rack.gpus > 16 else 'node'} of {rack.gpus} GPUs at {rack.accelerator.gpu_watts:,.0f} W, {load.scope}"
     note = f"published: {rack.rack_watts / 1e3:,.0f} kW" if rack.rack_watts else "no rack power is published"
     return _answer("rack_watts", watts, load, basis=at, note=note)
 
 
 def _fit(inputs: dict) -> Answer:
+    unused = [k for k in SYSTEM if k in inputs]
     if "rack_watts" in inputs:
-        each, grade = float(positive("rack_watts", inputs["rack_watts"])), "A"
+        each, grade = np.repeat(float(positive("rack_watts", inputs["rack_watts"])), 2), "A"
+        said, note = "as given", f"rack power as given: {', '.join(unused)} not used" if unused else ""
     elif "system" in inputs:
         load, _ = load_of(inputs)
-        each, grade = float(sum(v[0] for v in calibrated.rack_watts(system_of(inputs), load).values())), "P"
+        each, grade = sum(calibrated.rack_watts(system_of(inputs), load).values()), "P"
+        said = f"load {load.value:.2f} ({load.scope})"
+        note = "" if load.value >= 1 else "sized below the provisioned power: the site must cap what racks draw above this load"
     else:
         raise InputError("rack_watts", None, "is required, or a system")
     redundancy = str(inputs["redundancy"]).upper().replace(" ", "")
-    feeds = {"N": (1, 0), "2N": (2, 1), "N+N": (2, 1)}.get(redundancy)
-    if redundancy == "N+1":
-        feeds = (int(count("feeds", inputs.get("feeds"), 2)), 1)
-    if feeds is None:
+    if redundancy not in ("N", "2N", "N+N", "N+1"):
         raise InputError("redundancy", inputs["redundancy"], "must be N, N+1 (with feeds) or 2N")
-    value = power.racks_that_fit(float(positive("site_watts", inputs["site_watts"])), each, inputs["pue"], *feeds)
-    return exact("racks_that_fit", int(value), "racks", grade=grade, how="exact" if grade == "A" else "modelled",
-                 basis=f"facility power, PUE {inputs['pue']:g}, {redundancy}")
+    if redundancy == "N+1" and "feeds" not in inputs:
+        raise InputError("feeds", None, "is required for N+1: how many feeds there are, one of which may fail")
+    feeds = int(count("feeds", inputs.get("feeds", 1 if redundancy == "N" else 2), 1 if redundancy == "N" else 2, 10_000))
+    if redundancy in ("2N", "N+N") and feeds % 2:
+        raise InputError("feeds", feeds, f"must be even for {redundancy}: one half stands in for the other")
+    down = {"N": 0, "N+1": 1}.get(redundancy, feeds // 2)
+    ends = (each[0], max(np.percentile(each[1:], 90), each[0]), min(np.percentile(each[1:], 10), each[0]))
+    value, low, high = (int(power.racks_that_fit(float(positive("site_watts", inputs["site_watts"])), float(e), inputs["pue"], feeds, down))
+                        for e in ends)
+    return exact("racks_that_fit", value, "racks", grade=grade, how="exact" if grade == "A" else "modelled", low=low, high=high, note=note,
+                 basis=f"facility power, PUE {inputs['pue']:g}, {redundancy}, {each[0] / 1e3:,.1f} kW a rack, {said}")
 
 
 def _pool(inputs: dict) -> Answer:
@@ -189,13 +204,13 @@ QUESTIONS = (
     Question("node_watts", "Power of an eight-GPU node at the wall, or of a compute tray at the busbar", "W", "planner.calibration.power.node_watts",
              {**REQUIRED_SYSTEM, "gpus": Input("GPUs of the node or tray", "count", also={"num_gpus": ""})}, _node),
     Question("rack_watts", "Power of one rack (or eight-GPU node), GPUs and the rest", "W", "planner.calibration.power.rack_watts",
-             {**REQUIRED_SYSTEM, **PUE, "boundary": Input("gpu, it or facility", default="it"),
+             {**REQUIRED_SYSTEM, **PUE, "boundary": Input("gpu, it or facility; absent: it, or facility with a pue"),
               "quantity": Input("total, gpus, overhead, or a named part", default="total", also={"part": ""})}, _rack),
     Question("racks_that_fit", "Whole racks that a site feeds", "racks", "planner.models.power.racks_that_fit",
              {**SYSTEM, "site_watts": watts_input("power at the meter", "site", "facility", "", required=True),
               "rack_watts": watts_input("IT power of a rack", "rack"),
               "pue": Input("facility power over IT power, >= 1", "ratio", default=1.0),
-              "redundancy": Input("N, N+1 (with feeds) or 2N", default="N"), "feeds": Input("power feeds, for N+1", "count")}, _fit),
+              "redundancy": Input("N, N+1 (with feeds) or 2N", default="N"), "feeds": Input("power feeds", "count")}, _fit),
     Question("pool_watts", "Power of a pool of which some units work", "W", "planner.models.power.pool_watts",
              {"units": Input("units in the pool", "count", required=True, also={"gpus": ""}), "busy": Input("units at work", "count", required=True),
               "busy_watts": watts_input("power of a unit at work", "busy", required=True),

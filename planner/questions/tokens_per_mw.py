@@ -23,6 +23,8 @@ def _watts_per_gpu(inputs: Mapping) -> tuple[np.ndarray, str, str, str]:
     if given == ["system"]:
         rack = system_of(inputs)
         load, _ = load_of({"load": "typical" if inputs.get("power") == "average" else "provisioned", **inputs})
+        if (inputs.get("power") == "provisioned" and load.value < 1) or (inputs.get("power") == "average" and load.scope == "provisioned"):
+            raise InputError("load", inputs["load"], f"contradicts power = {inputs['power']}")
         parts = calibrated.rack_watts(rack, load)
         boundary = "gpu" if inputs.get("boundary") == "gpu" else "it"
         watts = (parts["GPUs"] if boundary == "gpu" else sum(parts.values())) / rack.gpus
@@ -33,7 +35,9 @@ def _watts_per_gpu(inputs: Mapping) -> tuple[np.ndarray, str, str, str]:
     boundary = {"it_watts": "it", "facility_watts": "facility"}.get(given[0], inputs.get("power_boundary", "it"))
     if boundary not in BOUNDARIES:
         raise InputError("power_boundary", boundary, f"must be one of {', '.join(BOUNDARIES)}")
-    return np.repeat(positive(given[0], inputs[given[0]]), 2), boundary, "", "A"
+    unused = [k for k in ("system", "profile", "gpu_watts", "load", "model", "scenario", "platform", "cooling") if k in inputs]
+    note = f"power as given: {', '.join(unused)} not used" if unused else ""
+    return np.repeat(positive(given[0], inputs[given[0]]), 2), boundary, note, "A"
 
 
 def token_rate(inputs: Mapping) -> tuple[float, str, bool]:
@@ -90,7 +94,7 @@ def _tokens_per_mw(inputs: dict) -> Answer:
     for name, allowed in said.items():
         if inputs.get(name) not in (None, *allowed):
             raise InputError(name, inputs[name], f"must be {' or '.join(allowed)}")
-    if source and "power" not in inputs and "load" not in inputs:
+    if grade == "P" and "power" not in inputs and "load" not in inputs:
         inputs = {**inputs, "power": "provisioned"}
     gpus, kind = inputs.get("gpus_counted", "deployed or decode"), inputs.get("power", "average or provisioned")
     basis = f"{tokens} tokens, {gpus} GPUs{_unsaid(inputs, 'gpus_counted')}, {boundary} boundary, {at}, {kind} power{_unsaid(inputs, 'power')}"
@@ -122,7 +126,10 @@ def _side(name: str, given: object) -> dict:
 
 def _at_speed(name: str, side: dict, speed: float) -> float:
     """Return the value of one side at a per-user speed, log-linear between the points of its curve; refused outside them."""
-    points = sorted((float(positive(f"{name}.curve", x)), float(positive(f"{name}.curve", y))) for x, y in side["curve"])
+    curve = side["curve"]
+    if not isinstance(curve, list) or not all(isinstance(p, list) and len(p) == 2 for p in curve) or len(curve) < 2:
+        raise InputError(f"{name}.curve", curve, "must be a list of at least two points [speed, value]")
+    points = sorted((float(positive(f"{name}.curve", x)), float(positive(f"{name}.curve", y))) for x, y in curve)
     x, y = np.array(points).T
     if len(set(x)) < 2 or not x[0] <= speed <= x[-1]:
         raise InputError("at", speed, f"must lie inside the curve of {name} ({x[0]:g} to {x[-1]:g} tok/s per user)")

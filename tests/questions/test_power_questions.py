@@ -148,3 +148,48 @@ def test_chiller_free_share_falls_with_a_colder_inlet_and_a_hotter_place():
     assert share("cool maritime", 45) == 1.0
     assert share("hot desert", 30) < share("hot desert", 40) < share("hot desert", 45)
     assert share("hot desert", 40) < share("continental", 40)
+
+
+RACK = {"system": "gb300-nvl72"}
+
+
+@pytest.mark.parametrize(("question", "inputs", "words"), [
+    ("tokens_per_mw", {**RACK, "tps_per_gpu": 9, "load": "idle", "power": "provisioned"}, "contradicts power = provisioned"),
+    ("tokens_per_mw", {**RACK, "tps_per_gpu": 9, "load": "provisioned", "power": "average"}, "contradicts power = average"),
+    ("tokens_per_mw_ratio", {"a": {"curve": [[10, 100], [30]]}, "b": {"curve": [[10, 100], [30, 50]]}, "at": 20}, "a.curve must be a list"),
+    ("tokens_per_mw_ratio", {"a": {"curve": [[10, 100], [30, 50]]}, "b": {"curve": 5}, "at": 20}, "b.curve must be a list"),
+    ("rack_watts", {**RACK, "quantity": "overhead", "boundary": "gpu"}, "the GPUs alone"),
+    ("rack_watts", {**RACK, "pue": 1.2, "boundary": "it"}, "has no effect on the it boundary"),
+    ("rack_watts", {**RACK, "quantity": "conversion", "load": "idle"}, "given as provisioned"),
+    ("racks_that_fit", {"site_mw": 1, "rack_kw": 140, "redundancy": "2N", "feeds": 3}, "must be even"),
+    ("racks_that_fit", {"site_mw": 1, "rack_kw": 140, "redundancy": "N+1"}, "feeds is required"),
+    ("coolant_l_per_min", {"heat_kw": 200, "racks": 10}, "racks has no effect"),
+    ("coolant_l_per_min", {"heat_kw": 200, "flow": 3}, "litres_per_min has no effect"),
+    ("coolant_l_per_min", {"heat_kw": 200, "flow": 300, "rise_k": 10, "quantity": "outlet"}, "rise_kelvin has no effect"),
+    ("coolant_l_per_min", {"heat_kw": 200, "fluid": "water", "inlet_c": -5}, "freezes"),
+    ("coolant_l_per_min", {"heat_kw": 200, "inlet_c": -12}, "freezes"),
+    ("coolant_l_per_min", {"heat_kw": 200, "flow": 20, "quantity": "outlet"}, "boils"),
+    ("coolant_l_per_min", {"heat_kw": 200, "inlet_c": 70, "rise_k": 40}, "boils")])
+def test_what_contradicts_or_would_be_ignored_is_refused(question, inputs, words):
+    with pytest.raises(InputError, match=words):
+        ASK[question].ask(inputs)
+
+
+def test_a_pue_asks_for_the_facility_and_scales_every_part():
+    for part in ("total", "overhead", "conversion", "gpus"):
+        it = ASK["rack_watts"].ask({**RACK, "quantity": part}).value
+        assert ASK["rack_watts"].ask({**RACK, "quantity": part, "pue": 1.5}).value == pytest.approx(1.5 * it)
+
+
+def test_racks_that_fit_say_what_they_are_sized_at():
+    site = {"site_mw": 10, **RACK}
+    full, idle = ASK["racks_that_fit"].ask(site), ASK["racks_that_fit"].ask({**site, "load": 0})
+    assert full.low <= full.value <= full.high
+    assert full.low < full.high
+    assert "provisioned" in full.basis
+    assert idle.value > full.value
+    assert "sized below the provisioned power" in idle.note
+    assert "system not used" in ASK["racks_that_fit"].ask({**site, "rack_kw": 100}).note
+    by_feeds = [ASK["racks_that_fit"].ask({"site_mw": 1.2, "rack_kw": 100, **f}).value for f in (
+        {"redundancy": "2N"}, {"redundancy": "2N", "feeds": 4}, {"redundancy": "N+1", "feeds": 4}, {"feeds": 4})]
+    assert by_feeds == [6, 6, 9, 12]
