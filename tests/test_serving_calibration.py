@@ -122,10 +122,10 @@ def test_a_preview_lies_between_a_first_round_and_the_mature_software():
 
 def test_a_system_or_model_not_seen_widens_the_interval():
     seen, other = modelcards.load("deepseek-ai/DeepSeek-R1"), modelcards.load("Qwen/Qwen3-32B")
-    for scenario in submissions.SCENARIOS:
-        known = constants.log_spread(scenario, "gb300-nvl72", seen)
-        assert constants.log_spread(scenario, "vr-nvl72", seen) >= known * 0.95
-        assert constants.log_spread(scenario, "gb300-nvl72", other) > known
+    for limited in (True, False):
+        known = constants.time_spread(limited, "gb300-nvl72", seen)
+        assert constants.time_spread(limited, "vr-nvl72", seen) >= known
+        assert constants.time_spread(limited, "gb300-nvl72", other) > known
 
 
 PROMPT = {"input_tokens": 8192, "output_tokens": 1024}

@@ -24,7 +24,6 @@ from planner.specs import Rack
 
 LEARNED = ("speed_against_model", "software_factor", "mtp_tokens_per_step")  # of the serving model; a user may set them under [facts]
 OWN = (*catalog.FIELDS, *LEARNED)
-FAST_TPOT = 0.03  # s: below it an SLO is of the interactive kind
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Case:
     def _learned(self) -> dict[str, Range]:
         """Return what the serving model does not know for sure: its own error, the software's state, what drafted tokens yield."""
         one = constants.of_model(self.shape)
-        spread = Z90 * constants.log_spread(self.load_kind, self.rack.name, self.shape)
+        spread = Z90 * constants.time_spread(self.limited, self.rack.name, self.shape)
         grade, how = ("P", "extrapolated") if self.extrapolated else ("A", "modelled")
         found = {"speed_against_model": Range(1.0, math.exp(-spread), math.exp(spread), grade, how, (one.claim,))}
         value, low, high, _ = self.software_state
@@ -113,12 +112,10 @@ class Case:
         return found
 
     @property
-    def load_kind(self) -> str:
-        """Which benchmark scenario the workload's limits resemble: Offline, Server or Interactive."""
+    def limited(self) -> bool:
+        """Whether the workload has a latency limit."""
         slo = self.workload.slo
-        if slo.ttft_s is None and slo.tpot_s is None and slo.e2e_s is None:
-            return "Offline"
-        return "Interactive" if slo.tpot_s is not None and slo.tpot_s <= FAST_TPOT else "Server"
+        return slo.ttft_s is not None or slo.tpot_s is not None or slo.e2e_s is not None
 
     @property
     def extrapolated(self) -> bool:
@@ -128,8 +125,7 @@ class Case:
     @property
     def software_state(self) -> tuple[float, float, float, str]:
         """The share of mature throughput that the system's software reaches: value, low, high, and where it comes from."""
-        served = self.load_kind != "Offline"
-        return constants.software_factor(constants.of_model(self.shape), self.rack.name, self.given.software, served)
+        return constants.software_factor(constants.of_model(self.shape), self.rack.name, self.given.software, self.limited)
 
     @property
     def mtp(self) -> bool:

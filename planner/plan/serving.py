@@ -156,8 +156,8 @@ def _lengths(case: Case) -> tuple[float, float]:
 
 def margin(case: Case) -> float:
     """Return what submitters keep from the limit, and their level against public runs: a factor of throughput."""
-    values, kind = constants.of_model(case.shape).values, case.load_kind
-    return values["level"] * (1.0 if kind == "Offline" else values[kind.lower()])
+    tpot = case.workload.slo.tpot_s
+    return constants.margin(constants.of_model(case.shape), case.limited, np.inf if tpot is None else tpot)
 
 
 def central(case: Case) -> Case:

@@ -68,7 +68,7 @@ def learn(path: str | Path) -> tuple[list[Learned], list[str]]:
 
 def _learned(system: str, model: str, logs: np.ndarray) -> Learned:
     shape = modelcards.load(model)
-    prior = constants.log_spread("Server", system.split("/")[0], shape) ** -2
+    prior = constants.time_spread(True, system.split("/")[0], shape) ** -2
     seen = 1 / (SHARED_SPREAD**2 + RUN_SPREAD**2 / len(logs))
     middle, spread = float(seen * logs.mean() / (seen + prior)), float((seen + prior) ** -0.5)
     speed, low, high = (float(np.exp(middle + z * spread)) for z in (0, -_Z90, _Z90))

@@ -237,7 +237,7 @@ def _serving(inputs: Mapping) -> Answer:
     quantile = inputs.get("quantile")
     tail = 1.0 if quantile is None else _tail(float(fraction("quantile", quantile, zero=False)), found.headroom)
     watts = (rack.gpus * rack.accelerator.gpu_watts + rack.overhead_watts) / rack.gpus if rack.accelerator.gpu_watts and rack.overhead_watts else None
-    tpot, spread, basis = found.tpot * tail, found.spread, "output tokens, deployed GPUs"
+    tpot, basis, low, high = found.tpot * tail, "output tokens, deployed GPUs", found.low, found.high
     if quantity == "tokens_per_s_per_mw":
         if watts is None:
             raise InputError("system", rack.label, "has no published power: tokens per megawatt are not available")
@@ -247,14 +247,10 @@ def _serving(inputs: Mapping) -> Answer:
     else:
         ttft = found.ttft
         value = {"tpot_s": tpot, "tokens_per_s_per_user": 1 / tpot, "ttft_s": ttft, "e2e_s": ttft + outputs * tpot, "batch": found.batch}[quantity]
-        spread, basis = (
-            found.time_spread,
-            {"ttft_s": f"TTFT, {found.ttft_basis}", "e2e_s": f"TTFT ({found.ttft_basis}) and all output tokens"}.get(
-                quantity, "mean" if quantile is None else f"p{100 * quantile:g}"
-            ),
-        )
-        spread = 2 * spread if quantity == "ttft_s" else spread
-    half = math.exp(_Z90 * spread)
+        words = {"ttft_s": f"TTFT, {found.ttft_basis}", "e2e_s": f"TTFT ({found.ttft_basis}) and all output tokens"}
+        basis = words.get(quantity, "mean" if quantile is None else f"p{100 * quantile:g}")
+        half = math.exp(_Z90 * found.time_spread * (2 if quantity == "ttft_s" else 1))
+        low, high = 1 / half, half
     how, grade = ("extrapolated", "P") if found.extrapolated else ("modelled", "A")
     return Answer(
         quantity,
@@ -262,8 +258,8 @@ def _serving(inputs: Mapping) -> Answer:
         QUANTITIES[quantity],
         how,
         grade,
-        float(value / half),
-        float(value * half),
+        float(value * low),
+        float(value * high),
         basis=basis,
         claims=(found.claim,),
         limit=found.limit,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 AREA, ERRORS = "serving", "serving_errors"
 SOURCE = "data/mlperf_results.csv data/serving_published.csv"
+FAST_TPOT, SLOW_TPOT = 0.020, 0.060  # s: limits of the interactive and of the server kind
 _Z90 = NormalDist().inv_cdf(0.9)
 _PER_SECOND = ("layer_seconds", "allreduce_seconds", "cross_seconds", "alltoall_seconds", "sequence_seconds")
 
@@ -151,15 +152,29 @@ def seen_model(shape: ModelShape) -> bool:
     return shape.name in _seen()
 
 
-def log_spread(scenario: str, system: str, shape: ModelShape) -> float:
-    """Return the log spread (one standard deviation) of throughput around the model, from what was left out of fits.
+def time_spread(limited: bool, system: str, shape: ModelShape) -> float:
+    """Return the log spread (one standard deviation) of the model's time, the least that holds 80 % of the rows left out of fits.
 
-    scenario: Offline, Server or Interactive. A system in the results counts a system left out, another one a whole generation left out, and a
-    model that is not in the results adds what leaving a model out adds.
+    limited, whether a latency limit holds: near one, a little time moves much throughput. A system in the results counts a system left out,
+    another one a whole generation left out, and a model that is not in the results adds what leaving a model out adds.
     """
-    held = constants(ERRORS)
-    own = held["log_spread", f"{scenario}|{'system' if system in SYSTEMS else 'generation'}"].value
+    held, group = constants(ERRORS), "served" if limited else "Offline"
+
+    def left(out: str) -> float:
+        return held["time_spread", f"{group}|{out}"].value
+
+    own = left("system") if system in SYSTEMS else max(left("system"), left("generation"))
     if seen_model(shape):
         return own
-    more = max(0.0, held["log_spread", "all|model"].value ** 2 - held["log_spread", "all|system"].value ** 2)
-    return float(np.sqrt(own**2 + more))
+    return float(np.sqrt(own**2 + max(0.0, left("model") ** 2 - left("system") ** 2)))
+
+
+def margin(one: Learned, limited: bool, tpot_seconds: float = np.inf) -> float:
+    """Return what submitters keep from the limit, and their level against public runs: a factor of throughput.
+
+    Between a TPOT limit of 60 ms and one of 20 ms the margin goes from that of Server to that of Interactive, evenly in the log.
+    """
+    if not limited:
+        return one.values["level"]
+    tight = float(np.clip(np.log(SLOW_TPOT / tpot_seconds) / np.log(SLOW_TPOT / FAST_TPOT), 0.0, 1.0)) if np.isfinite(tpot_seconds) else 0.0
+    return one.values["level"] * one.values["server"] ** (1 - tight) * one.values["interactive"] ** tight

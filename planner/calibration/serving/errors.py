@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.calibration.serving.constants import ERRORS, SOURCE  # noqa: F401
+from planner.calibration.serving.constants import ERRORS, SOURCE, learned  # noqa: F401
 from planner.calibration.serving.fit import Fitted, problem
 from planner.calibration.serving.join import KINDS
 from planner.calibration.serving.submissions import Configuration
@@ -26,6 +26,7 @@ GENERATIONS = {
     "gb300-nvl72": "blackwell-ultra",
 }
 _Z90 = 1.2815515655446004
+SPREADS = np.arange(0.04, 0.805, 0.005)  # tried for the model's time
 LEAST_SPREAD = 0.05  # no interval is narrower than a twentieth: submitters differ by as much on one system
 COLUMNS = ("table", "left_out", "kind", "case", "model", "scenario", "system", "gpus", "round", "unit", "measured", "predicted", "error", "note")
 
@@ -152,32 +153,83 @@ def _spread(errors: np.ndarray) -> float:
     return max(LEAST_SPREAD, float(np.quantile(np.abs(np.log1p(errors)), 0.8)) / _Z90)
 
 
-def spreads(rows: list[Missed]) -> list[Constant]:
-    """Return the log spread of submissions around the model by scenario and by what was left out, as rows of the constants' table."""
+@dataclass(frozen=True)
+class Response:
+    """A left-out configuration: measured over predicted [1], and what its throughput becomes over the model's with all times at the 90th and the
+    10th percentile of each spread of `SPREADS` [1]."""
+
+    row: Configuration
+    left_out: str
+    ratio: float
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def inside(self) -> np.ndarray:
+        """Whether the measured value lies inside, by spread."""
+        return (self.low <= self.ratio) & (self.ratio <= self.high)
+
+    @property
+    def group(self) -> str:
+        """Offline, or served where a latency limit holds."""
+        return "served" if self.row.served else "Offline"
+
+
+def responses(rows: list[Missed]) -> list[Response]:
+    """Return how the throughput of every left-out configuration moves with the model's time: near a limit a little time moves much throughput."""
     found = []
+    for kind in KINDS:
+        asked, one = problem(kind).submitted, learned(kind)
+
+        def reached(slowdown: float, asked=asked, one=one) -> np.ndarray:
+            each = asked.reached(one.eff, one.values, slowdown=slowdown).per_gpu.max(axis=1)
+            best = np.zeros(len(asked.rows))
+            np.maximum.at(best, asked.owner, each)
+            return best
+
+        base = reached(1.0)
+        low, high = (np.array([reached(float(np.exp(side * _Z90 * s))) for s in SPREADS]) / base for side in (1, -1))
+        place = {row: i for i, row in enumerate(asked.rows)}
+        mine = [m for m in rows if m.table == "mlperf" and m.kind == kind and m.left_out in ("system", "generation", "model")]
+        found += [Response(m.row, m.left_out, m.measured / m.predicted, low[:, place[m.row]], high[:, place[m.row]]) for m in mine]
+    return found
+
+
+def _time_spread(some: list[Response]) -> int:
+    """Return the index of the least spread that holds 80 % of the rows."""
+    shares = np.mean([r.inside for r in some], axis=0)
+    return int(np.argmax(shares >= 0.8)) if (shares >= 0.8).any() else len(SPREADS) - 1
+
+
+def spreads(rows: list[Missed]) -> list[Constant]:
+    """Return the log spread of the model's time by kind of load and by what was left out, as rows of the constants' table: the least that holds 80 %
+    of the configurations. And that of the TPOT of public runs."""
+    found, all_of_them = [], responses(rows)
     for leave in ("system", "generation", "model"):
-        for scenario in ("Offline", "Server", "Interactive", "all"):
-            mine = np.array([m.error for m in rows if m.table == "mlperf" and m.left_out == leave and scenario in (m.row.scenario, "all")])
-            if len(mine):
-                value = _spread(mine)
-                found.append(Constant("log_spread", f"{scenario}|{leave}", value, value, value, "ratio", len(mine), SOURCE, "one standard deviation"))
+        for group in ("Offline", "served"):
+            mine = [r for r in all_of_them if (r.left_out, r.group) == (leave, group)]
+            value = float(SPREADS[_time_spread(mine)])
+            found.append(
+                Constant("time_spread", f"{group}|{leave}", value, value, value, "ratio", len(mine), SOURCE, "one standard deviation of the log")
+            )
     mine = np.array([m.error for m in rows if m.table == "published" and m.left_out == "system" and m.note == ""])
-    found.append(Constant("log_spread", "tpot|system", _spread(mine), _spread(mine), _spread(mine), "ratio", len(mine), SOURCE, "public runs"))
+    found.append(Constant("time_spread", "tpot|system", _spread(mine), _spread(mine), _spread(mine), "ratio", len(mine), SOURCE, "public runs"))
     return found
 
 
 def coverage(rows: list[Missed]) -> tuple[float, Mapping[str, float]]:
-    """Return the share of configurations inside the 80 % interval, and the intervals' widths over their value by scenario.
+    """Return the share of configurations inside the 80 % interval, and the intervals' widths over their value by scenario, medians.
 
-    A system's interval comes from the errors of the other systems alone.
+    A system's spread of time comes from the rows of the other systems alone.
     """
-    mine = [m for m in rows if m.table == "mlperf" and m.left_out == "system"]
+    mine = [r for r in responses(rows) if r.left_out == "system"]
     inside, widths = [], {}
-    for m in mine:
-        others = np.array([o.error for o in mine if o.row.system != m.row.system and o.row.scenario == m.row.scenario])
-        half = _Z90 * _spread(others)
-        inside.append(abs(np.log1p(m.error)) <= half)
-        widths.setdefault(m.row.scenario, []).append(2 * np.sinh(half))
+    for system in sorted({r.row.system for r in mine}):
+        for group in ("Offline", "served"):
+            at = _time_spread([r for r in mine if r.group == group and r.row.system != system])
+            for r in (r for r in mine if r.group == group and r.row.system == system):
+                inside.append(bool(r.inside[at]))
+                widths.setdefault(r.row.scenario, []).append(float(r.high[at] - r.low[at]))
     return float(np.mean(inside)), {k: float(np.median(v)) for k, v in widths.items()}
 
 

@@ -22,16 +22,18 @@ _Z90 = 1.2815515655446004
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a set-up gives. per_gpu [1/s] output tokens a deployed GPU; tpot, ttft [s]: mean TPOT, and TTFT as `ttft_basis` says; batch [1] sequences
-    running in a decode replica; headroom [1], mean TPOT over its 99th percentile; spread [1] of the log of throughput, time_spread [1] of the log of
-    TPOT; layout and limit in words; extrapolated, outside what was fitted; claim, the id of the constants."""
+    """What a set-up gives. per_gpu [1/s] output tokens a deployed GPU; tpot, ttft [s]: mean TPOT, and TTFT as `ttft_basis` says; batch [1]
+    sequences running in a decode replica; headroom [1], mean TPOT over its 99th percentile; low and high [1], the 10th and 90th percentile of
+    throughput over its value; time_spread [1] of the log of TPOT; layout and limit in words; extrapolated, outside what was fitted; claim, the id
+    of the constants."""
 
     per_gpu: float
     tpot: float
     ttft: float
     batch: float
     headroom: float
-    spread: float
+    low: float
+    high: float
     time_spread: float
     layout: str
     limit: str
@@ -64,7 +66,12 @@ def benchmark(rack: Rack, model: str, scenario: str, gpus: int, release: str, tr
     layout = decode.label if asked.aggregated[at[0], 0] else f"P {prefill.label} + D {decode.label}"
     factor = rounds_factor(row, one.values)
     value, low, high, words = _round(one, row, factor)
-    spread = float(np.hypot(constants.log_spread(scenario, rack.name, row.shape), np.log(high / low) / 2 / _Z90 if high > low else 0.0))
+    spread = constants.time_spread(row.served, rack.name, row.shape)
+
+    def reached(slowdown: float) -> float:
+        return float(asked.reached(one.eff, one.values, slowdown=slowdown).per_gpu.max())
+
+    ends = _ends(reached, float(served.per_gpu[at]), spread, value, low, high)
     tokens = one.values.get(f"mean_input_tokens|{model}", 0.0)
     ttft, limit = float(served.ttft[at]), float(asked.limits[0][at[0], 0])
     if np.isfinite(limit):  # submitters load until TTFT takes this share of its limit, which queues alone do not explain
@@ -76,7 +83,7 @@ def benchmark(rack: Rack, model: str, scenario: str, gpus: int, release: str, tr
         ttft,
         float(served.batch[at]),
         min(1.0, one.values["headroom"]),
-        spread,
+        *ends,
         spread,
         layout,
         LIMITS[int(served.limit[at])],
@@ -85,6 +92,15 @@ def benchmark(rack: Rack, model: str, scenario: str, gpus: int, release: str, tr
         one.claim,
         note,
     )
+
+
+def _ends(reached, middle: float, spread: float, value: float, low: float, high: float) -> tuple[float, float]:
+    """Return the 10th and 90th percentile of throughput over its value: the model's time at the ends of its spread, and a factor value in low..high,
+    independent of it."""
+    slow, fast = (max(reached(float(np.exp(side * _Z90 * spread))) / middle, 1e-3) for side in (1, -1))
+    down = np.hypot(np.log(slow), np.log(value / low) if low < value else 0.0)
+    up = np.hypot(np.log(fast), np.log(high / value) if high > value else 0.0)
+    return float(np.exp(-down)), float(np.exp(up))
 
 
 def _round(one: constants.Learned, row: Configuration, factor: float) -> tuple[float, float, float, str]:
@@ -158,7 +174,8 @@ def at_load(
         raise Infeasible(
             "load", f"{requests_per_s:,.3g} requests/s are more than these workers serve ({most:,.3g})", f"at most {most * 0.95:,.3g} requests/s"
         )
-    spread = constants.constants(constants.ERRORS)["log_spread", "tpot|system"].value
+    spread = constants.constants(constants.ERRORS)["time_spread", "tpot|system"].value
+    ends = float(np.exp(-_Z90 * spread)), float(np.exp(_Z90 * spread))
     limit = "KV cache" if batch >= 0.999 * pool else "concurrency" if requests_per_s is None else "arrivals"
     label = decode[0].label if prefill is None else f"P {prefill[0].label} x{prefill[1]} + D {decode[0].label} x{decode[1]}"
     known = f"software|{run.key}" in one.values
@@ -169,7 +186,7 @@ def at_load(
         ttft,
         batch,
         min(1.0, one.values["headroom"]),
-        spread,
+        *ends,
         spread,
         label,
         limit,
@@ -227,17 +244,24 @@ def under_slo(
     )
     best = search.best(found, replace(speed, flops_per_s=speed.flops_per_s[..., None]), one.eff, asked, ENGINE_SEQUENCES, gpus)
     limited = np.isfinite(limits).any()
-    kind = "Offline" if not limited else "Interactive" if limits[1] <= 0.03 else "Server"
     value, low, high, words = constants.software_factor(one, rack.name, software, bool(limited))
-    value *= one.values["level"] * (1.0 if kind == "Offline" else one.values[kind.lower()])
-    spread = float(np.hypot(constants.log_spread(kind, rack.name, shape), np.log(high / low) / 2 / _Z90 if high > low else 0.0))
+    spread = constants.time_spread(bool(limited), rack.name, shape)
+
+    def reached(slowdown: float) -> float:
+        slowed = replace(asked, slowdown=slowdown)
+        return float(
+            search.reach(found, replace(speed, flops_per_s=speed.flops_per_s[..., None]), one.eff, slowed, ENGINE_SEQUENCES, gpus).per_gpu.max()
+        )
+
+    ends = _ends(reached, best.per_gpu, spread, value, low, high)
+    value *= constants.margin(one, bool(limited), limits[1])
     return Estimate(
         best.per_gpu * value,
         best.tpot,
         best.ttft,
         best.batch,
         min(1.0, one.values["headroom"]),
-        spread,
+        *ends,
         spread,
         found.label(best.index),
         best.limit,

@@ -199,10 +199,12 @@ class Submissions:
         self.measured = np.array([c.per_gpu for c in chosen])
         self.weight = np.where(np.array([c.inferred for c in chosen]) > 0.5, 0.6, 1.0)
 
-    def reached(self, eff: Efficiency, learned: Mapping[str, float], launch: float = 1.0, soft: float = 0.0, load: float = 1.0):
+    def reached(
+        self, eff: Efficiency, learned: Mapping[str, float], launch: float = 1.0, soft: float = 0.0, load: float = 1.0, slowdown: float = 1.0
+    ):
         """Return what every candidate serves at its best batch (candidates, fractions), mature and without a submitter's margins.
 
-        load, the share of that at which TPOT and TTFT are stated.
+        load, the share of that at which TPOT and TTFT are stated; slowdown, all times over what the parts say.
         """
         inputs = [learned[f"mean_input_tokens|{name}"] for name in self.names]
         tables = []
@@ -219,7 +221,16 @@ class Submissions:
         gain = np.where(self.drafts > 0, (1 - chance ** (self.drafts + 1)) / (1 - chance), 1.0)
         tail, scv = (np.array([learned[f"{k}|{name}"] for name in self.names])[self.model_of][:, None] for k in ("tail", "service_scv"))
         demand = Demand(
-            np.array(inputs)[self.model_of][:, None], self.outputs, *self.limits, gain, self.drafts, tail, scv, learned["headroom"], load=load
+            np.array(inputs)[self.model_of][:, None],
+            self.outputs,
+            *self.limits,
+            gain,
+            self.drafts,
+            tail,
+            scv,
+            learned["headroom"],
+            slowdown,
+            load=load,
         )
         return serve(decode, prefill, rated, own, demand, self.pools, ENGINE_SEQUENCES, self.aggregated, self.gpus, soft, SMOOTH)
 
