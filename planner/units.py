@@ -120,9 +120,12 @@ def number(name: str, value, low: float = -np.inf, high: float = np.inf, *, abov
     above, an exclusive lower bound instead of `low`. Returns: ndarray of float64, shape of `value`.
     Raises: InputError for booleans, text, NaN, infinities and values outside the range, naming the first offender.
     """
+    if value is None:
+        raise InputError(name, None, "is required")
     allowed = f"must be > {above:g}" if above is not None else f"must be >= {low:g}" if np.isfinite(low) else "must be finite"
     if np.isfinite(high):
-        allowed = f"must be > {above:g} and <= {high:g}" if above is not None else f"must be {low:g} to {high:g}"
+        low_end = f"{low:g} to {high:g}" if np.isfinite(low) else f"<= {high:g}"
+        allowed = f"must be > {above:g} and <= {high:g}" if above is not None else f"must be {low_end}"
     if isinstance(value, (bool, str, bytes)) or (isinstance(value, np.ndarray) and value.dtype == bool):
         raise InputError(name, value, allowed + " (a number)")
     try:

@@ -27,6 +27,8 @@ def _annuity(inputs: dict) -> Answer:
     if inputs["compounding"] not in ("nominal", "effective"):
         raise InputError("compounding", inputs["compounding"], "must be nominal (rate over the payments a year) or effective")
     each = rate / per if inputs["compounding"] == "nominal" else (1 + rate) ** (1 / per) - 1
+    if abs(years * per - round(years * per)) > 1e-9 or years * per < 0.5:
+        raise InputError("years", years, f"must hold a whole number of payments ({per} a year)")
     residual = money("residual_usd", inputs.get("residual_usd", 0.0))
     if "residual_fraction" in inputs:
         if residual:

@@ -19,6 +19,8 @@ DAY = 86400.0
 LEAST_GOODPUT = 1e-3  # below it a job stands still, whatever the digits say
 SIMULATION_ERROR = 0.01  # what the docstring of goodput_fraction states and its test asserts
 SUFFIXES = {"s": "s", "seconds": "s", "sec": "s", "ms": "ms", "min": "min", "minutes": "min", "h": "h", "hours": "h", "days": "day"}
+OWN = ("mttf_s", "interruptions", "failure_rate", "failures_per_1000_node_days", "gpu_mttf_days", "node_mttf_days")  # each says it alone
+NOUNS = {"gpu": "gpu", "node": "node", "server": "node", "rack": "rack", "job": "job", "cluster": "job"}
 _RATE = re.compile(r"(?:/|per|failures|faults|\s)*(?P<per>[0-9,.e]*)?\s*(?P<what>node|server|gpu|rack|job|cluster)?[\s_-]*"
                    r"(?P<time>s|second|min|minute|h|hour|day|d|week|month|year|yr)s?")
 
@@ -70,6 +72,10 @@ def _given_rate(inputs: Mapping) -> tuple[float, str, str] | None:
         unknown = set(given) - {"value", "unit", "per", "population"}
         if unknown or "value" not in given:
             raise InputError("failure_rate", dict(given), "must be {value, unit}, such as {\"value\": 6.5, \"unit\": \"per 1000 node-days\"}")
+        if "population" in given:
+            if "population" in inputs:
+                raise InputError("failure_rate.population", given["population"], "says population a second time")
+            inputs = {**inputs, "population": given["population"]}
         words, given = str(given.get("unit") or given.get("per") or ""), given["value"]
     elif isinstance(given, str):
         found = re.match(r"\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*(.*)", given)
@@ -79,11 +85,14 @@ def _given_rate(inputs: Mapping) -> tuple[float, str, str] | None:
     if isinstance(given, (list, tuple)):
         raise InputError("failure_rate", given, "must be one number")
     words = words or str(inputs.get("failure_rate_unit", ""))
-    label = str(inputs.get("population", ""))
-    if not words and _RATE.fullmatch(label.strip().lower().replace("8-gpu ", "").replace("1/", "/", 1)) and label.lower() != "shared":
+    label = str(inputs.get("population", "")).strip().lower().replace("8-gpu ", "")
+    if not words and _RATE.fullmatch(label.replace("1/", "/", 1)) and label != "shared":
         words = label
-    rate, what = _rate_of_text(given, words or "per node-day")
-    return rate, what, "" if words else "failure_rate read as per node-day"
+    noun = NOUNS.get(label.rstrip("s"))
+    rate, what = _rate_of_text(given, words or f"per {noun or 'node'}-day")
+    if noun not in (None, what):
+        raise InputError("population", inputs["population"], f"contradicts a rate {words}")
+    return rate, what, "" if words else f"failure_rate read as per {what}-day"
 
 
 def _opened(inputs: Mapping) -> Mapping:
@@ -96,7 +105,19 @@ def _opened(inputs: Mapping) -> Mapping:
     for key, value in given.items():
         if key not in names:
             raise InputError(f"population.{key}", value, f"must be one of {', '.join(names)}")
-    return {**{k: v for k, v in inputs.items() if k != "population"}, **{names[k]: v for k, v in given.items()}}
+    found = {k: v for k, v in inputs.items() if k != "population"}
+    for key, value in given.items():
+        if names[key] in found:
+            raise InputError(f"population.{key}", value, f"says {names[key]} a second time")
+        found[names[key]] = value
+    return found
+
+
+def _label(inputs: Mapping, note: str) -> str:
+    """Return the note with what is said of a population beside a rate of the user's own: its published rate is not used."""
+    name = str(inputs.get("population", "")).strip()
+    published = name and name.lower().replace("8-gpu ", "").rstrip("s") not in NOUNS and not _RATE.fullmatch(name.lower().replace("1/", "/", 1))
+    return "; ".join(n for n in (note, f"population {name} is a label here: the rate given counts" if published else "") if n)
 
 
 def job_rate(inputs: Mapping) -> JobRate:
@@ -105,9 +126,14 @@ def job_rate(inputs: Mapping) -> JobRate:
     Raises: InputError where none of them is given, naming the populations.
     """
     inputs = _opened(inputs)
+    twice = [k for k in OWN if inputs.get(k) is not None]
+    if len(twice) > 1:
+        raise InputError(twice[1], inputs[twice[1]], f"says how often the job stops a second time (also {twice[0]})")
+    if twice and twice[0] in ("mttf_s", "interruptions") and "job_rate_per_day" in inputs:
+        raise InputError("job_rate_per_day", inputs["job_rate_per_day"], f"is part of {twice[0]} already, which is of the whole job")
     if "mttf_s" in inputs:
         rate = 1 / float(positive("mttf_s", inputs["mttf_s"]))
-        return JobRate(rate, rate, rate, "modelled", "P", "mean time given for the whole job")
+        return JobRate(rate, rate, rate, "modelled", "P", _label(inputs, "mean time given for the whole job"))
     gpus = int(count("gpus", inputs["gpus"])) if "gpus" in inputs else None
     if "interruptions" in inputs:
         if "days" not in inputs:
@@ -115,11 +141,14 @@ def job_rate(inputs: Mapping) -> JobRate:
         rate = float(positive("interruptions", inputs["interruptions"])) / (float(positive("days", inputs["days"])) * DAY)
         counted = int(count("counted_gpus", inputs.get("counted_gpus", gpus or 1)))
         rate *= (gpus or counted) / counted
-        return JobRate(rate, rate, rate, "modelled", "P", "from the interruptions given")
+        return JobRate(rate, rate, rate, "modelled", "P", _label(inputs, "from the interruptions given"))
+    job_day = float(nonnegative("job_rate_per_day", inputs.get("job_rate_per_day", 0.0)))
+    if job_day and not twice and "population" not in inputs:
+        return JobRate(job_day / DAY, job_day / DAY, job_day / DAY, "modelled", "P", "stops of the job alone: no node is said to fail")
     if gpus is None:
         raise InputError("gpus", None, "is required (GPUs of one synchronous job), or mttf_h of the whole job")
     per_node = int(count("gpus_per_node", inputs.get("gpus_per_node", 8)))
-    given, job_day = _given_rate(inputs), float(nonnegative("job_rate_per_day", inputs.get("job_rate_per_day", 0.0)))
+    given = _given_rate(inputs)
     if given is None:
         if "population" not in inputs:
             known = "population (llama3-405b, rsc-1, good, aegis-h100, ...)"
@@ -134,7 +163,7 @@ def job_rate(inputs: Mapping) -> JobRate:
     per_s = (rate * nodes + job_day) / DAY
     if per_s <= 0:
         raise InputError("failure_rate", rate, "must be > 0")
-    return JobRate(per_s, per_s, per_s, "modelled", "P", note or "rate given")
+    return JobRate(per_s, per_s, per_s, "modelled", "P", _label(inputs, note or "rate given"))
 
 
 def _mttf(inputs: dict) -> Answer:
@@ -144,7 +173,9 @@ def _mttf(inputs: dict) -> Answer:
 
 
 def _interruptions(inputs: dict) -> Answer:
-    rate, seconds = job_rate({k: v for k, v in inputs.items() if k != "interruptions"}), float(nonnegative("days", inputs["days"])) * DAY
+    if "interruptions" in inputs:
+        raise InputError("interruptions", inputs["interruptions"], "is what is asked: give a rate, a population or a mean time")
+    rate, seconds = job_rate(inputs), float(nonnegative("days", inputs["days"])) * DAY
     value = float(reliability.interruptions(rate.per_s, seconds))
     low, high = min(float(poisson.ppf(0.1, rate.low * seconds)), value), max(float(poisson.ppf(0.9, rate.high * seconds)), value)
     return Answer("interruptions", value, "count", rate.how, rate.grade, low, high, basis="expected, unplanned", note=rate.note)
@@ -208,14 +239,19 @@ def _goodput(inputs: dict) -> Answer:
                          f"keep {good:.1g} of the time", f"an interval near {near:,.0f} s, a shorter checkpoint, or fewer GPUs in one job")
     low, high = max(min(values) - SIMULATION_ERROR, 0.0), min(max(values) + SIMULATION_ERROR, 1.0)
     limit = max((k for k in parts if k != "goodput"), key=lambda k: parts[k])
-    note = "; ".join(n for n in (rate.note, chosen, waits) if n)
+    unsaid = [] if "write_s" in inputs else ["write_s not given: a checkpoint costs nothing"]
+    unsaid += [] if any(k in inputs for k in ("restart_s", "detection_s", "load_s")) else ["restart_s not given: a restart takes no time"]
+    note = "; ".join(n for n in (rate.note, chosen, waits, *unsaid) if n)
     return Answer("goodput", values[0], "fraction", rate.how, rate.grade, low, high, limit=limit,
                   basis="share of the job's time that ends in kept training work (not a serving goodput)", note=note)
 
 
 def _checkpoint_interval(inputs: dict) -> Answer:
     rate = job_rate(inputs)
+    if "interval_s" in inputs:
+        raise InputError("interval_s", inputs["interval_s"], "is what is asked")
     write = float(positive("write_s", inputs["write_s"]))
+    lag = float(nonnegative("lag_s", inputs.get("lag_s", 0.0)))
     mttf, soon, late = rate.mttf()
     if inputs["method"] in ("first_order", "young_daly", "young", "daly"):
         rule, basis = reliability.interval_seconds_first_order, "first order: sqrt(2 w M)"
@@ -223,7 +259,7 @@ def _checkpoint_interval(inputs: dict) -> Answer:
         rule, basis = reliability.best_interval_seconds, "useful seconds between two checkpoints, exact renewal optimum"
     else:
         raise InputError("method", inputs["method"], "must be exact or first_order")
-    value, low, high = (float(rule(mean, write)) for mean in (mttf, soon, late))
+    value, low, high = (max(float(rule(mean, write)), lag - write) for mean in (mttf, soon, late))
     return Answer("checkpoint_interval", value, "s", rate.how, rate.grade, low, high, basis=basis, note=rate.note)
 
 
@@ -249,6 +285,11 @@ def _to_buy(inputs: dict) -> Answer:
     for name in ("false_reject", "escape"):
         if inputs[name] == []:
             raise InputError(name, [], "must be one rate, or one a stage")
+        if isinstance(inputs[name], list):
+            fraction(name, inputs[name])
+    stages = {name: len(inputs[name]) for name in ("false_reject", "escape") if isinstance(inputs[name], list) and len(inputs[name]) > 1}
+    if len(set(stages.values())) > 1:
+        raise InputError("escape", stages["escape"], f"must be of as many stages as false_reject ({stages['false_reject']}), or one")
     chain = stragglers.screening(inputs["slow_fraction"], inputs["false_reject"], inputs["escape"])
     racks = stragglers.units_to_buy(count("in_service", inputs["in_service"]), chain["pass_fraction"], inputs["confidence"])
     note = f"{float(chain['slow_in_service']):.2%} of those in service are slow; {float(chain['pass_fraction']):.2%} pass"

@@ -29,12 +29,24 @@ def _asked(name: str, inputs: Mapping) -> Answer:
     return all_questions()[name].ask(inputs)
 
 
+def _object(name: str, given: object) -> dict:
+    if not isinstance(given, Mapping):
+        raise InputError(name, given, f"must be an object: the inputs of the question {'training_step' if name == 'training' else name}")
+    return dict(given)
+
+
 def _lengths(inputs: Mapping) -> tuple[float, float, float]:
     """Return (responses, mean tokens, longest tokens)."""
     responses = float(count("responses", inputs["responses"])) * float(count("samples_per_prompt", inputs.get("samples_per_prompt", 1)))
     mean = float(positive("mean_tokens", inputs["mean_tokens"]))
+    for name in ("longest_tokens", "max_tokens"):
+        if name in inputs and mean > float(positive(name, inputs[name])):
+            raise InputError("mean_tokens", mean, f"must be at most {name} ({float(inputs[name]):,.0f})")
     if "longest_tokens" in inputs:
-        return responses, mean, float(positive("longest_tokens", inputs["longest_tokens"]))
+        longest = float(inputs["longest_tokens"])
+        if longest > float(inputs.get("max_tokens", longest)):
+            raise InputError("longest_tokens", longest, f"must be at most max_tokens ({float(inputs['max_tokens']):,.0f})")
+        return responses, mean, longest
     cap = float(positive("max_tokens", inputs["max_tokens"])) if "max_tokens" in inputs else float("inf")
     if "spread" in inputs:
         return responses, mean, float(rl.longest_tokens(int(responses), mean, inputs["spread"], cap))
@@ -52,9 +64,9 @@ def _rollout(inputs: Mapping) -> tuple[float, float, str]:
         if name not in inputs:
             raise InputError("rollout_s", None, "is required (or responses, mean_tokens and the rate of the pool)")
     responses, mean, longest = _lengths(inputs)
-    pool = int(count("rollout_gpus", inputs.get("rollout_gpus", inputs.get("gpus", 0))))
+    pool = int(count("rollout_gpus", inputs.get("rollout_gpus", inputs.get("gpus"))))
     if "serving" in inputs:
-        wanted = dict(inputs["serving"])
+        wanted = _object("serving", inputs["serving"])
         per_gpu = float(_asked("serving", {**wanted, "quantity": "tokens_per_s_per_gpu"}).value)
         tpot = float(_asked("serving", {**wanted, "quantity": "tpot_s"}).value)
     else:
@@ -72,7 +84,7 @@ def _train(inputs: Mapping) -> float:
         return float(nonnegative("train_s", inputs["train_s"]))
     if "training" in inputs:
         steps = float(count("optimizer_steps", inputs.get("optimizer_steps", 1)))
-        return steps * float(_asked("training_step", inputs["training"]).value)
+        return steps * float(_asked("training_step", _object("training", inputs["training"])).value)
     raise InputError("train_s", None, "is required (or training: the inputs of the question training_step)")
 
 

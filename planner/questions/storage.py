@@ -46,6 +46,8 @@ def state_bytes(inputs: Mapping) -> tuple[dict[str, float], str, str]:
     if "total_bytes" in inputs:
         return {"total": float(positive("total_bytes", inputs["total_bytes"]))}, "as given", "P"
     if "model_bytes" in inputs:
+        if not state.get("weights"):
+            raise InputError("state_format", inputs.get("state_format"), "must say the bytes of the weights: the parameters follow from them")
         return storage.training_state_bytes(positive("model_bytes", inputs["model_bytes"]) / state["weights"], state), name, grade
     if "params" in inputs:
         params = float(positive("params", inputs["params"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,13 +15,13 @@ from planner.facts import catalog, training_models, training_runs
 from planner.models import storage, stragglers
 from planner.models.training import job as jobs
 from planner.models.training import memory
-from planner.plan.answer import Answer
+from planner.plan.answer import HOWS, Answer, exact, weakest
 from planner.questions import reliability
 from planner.questions import storage as storage_questions
 from planner.questions.registry import Input, Question
 from planner.shapes import ModelShape
 from planner.specs import Rack
-from planner.units import count, fraction, positive
+from planner.units import count, fraction, number, positive
 
 FORMATS = {"bf16": "bf16", "fp16": "bf16", "bfloat16": "bf16", "fp8": "fp8", "fp8-cs": "fp8", "fp8-ds": "fp8", "fp8_cs": "fp8", "fp8_e4m3": "fp8",
            "mxfp8": "mxfp8", "fp8-mx": "mxfp8", "fp8_mx": "mxfp8", "nvfp4": "nvfp4"}
@@ -46,6 +47,8 @@ def layout_of(given: object) -> dict[str, int]:
         words = re.findall(r"([A-Za-z]+)\s*=?\s*(\d+)", given)
         if not words:
             raise InputError("layout", given, "must be sizes such as {\"tp\": 8, \"pp\": 8}")
+        if len({name.lower() for name, _ in words}) < len(words):
+            raise InputError("layout", given, "names a size twice")
         given = {name.lower(): int(size) for name, size in words}
     if not isinstance(given, Mapping):
         raise InputError("layout", given, "must be an object such as {\"tp\": 8, \"pp\": 8}")
@@ -54,6 +57,8 @@ def layout_of(given: object) -> dict[str, int]:
         name = LAYOUT.get(str(key).lower())
         if name is None:
             raise InputError(f"layout.{key}", value, f"must be one of {', '.join(dict.fromkeys(LAYOUT.values()))}")
+        if name in found:
+            raise InputError(f"layout.{key}", value, f"says {name} a second time")
         if (name == "fsdp" and str(value).lower() in ("true", "false", "none", "zero-1", "zero-2")) or str(value).lower().startswith("zero-2"):
             found[name] = -1 if str(value).lower() == "true" else 0  # ZeRO-1 and 2 shard state and gradients, not the weights
             continue
@@ -96,6 +101,8 @@ def case(inputs: Mapping) -> dict:
     release = training_runs.release(inputs["release"]) if "release" in inputs else None
     if release is None:
         notes.append("release not given: the newest of the common code base")
+    if "gpu_watts" in inputs:
+        notes.append("gpu_watts does not change the step in this model: the peak is that of the published setting")
     seq = float(count("seq", inputs["seq"]))
     batch = int(count("global_batch", inputs["global_batch"]))
     full = _recompute(inputs["recompute"])
@@ -211,34 +218,52 @@ def _training_step(inputs: dict) -> Answer:
                   basis=f"{basis}; {given['layout'].label}", limit=found.limit, note="; ".join(notes))
 
 
-def _kept(inputs: Mapping, gpus: object, params: float | None) -> tuple[float, str]:
-    """Return (share of the time that is kept, note): as given, or from failures, the checkpoint's stall and its way to another region."""
+def _checkpoint(inputs: Mapping, gpus: object, params: float | None) -> tuple[dict, float, str]:
+    """Return (write_s and lag_s that follow from the size of a checkpoint, its size [B] where it is needed, note). Raises: InputError."""
+    for name, needs in (("copy_bytes_per_s", "store_bytes_per_s"), ("state_format", "store_bytes_per_s or wan_bytes_per_s")):
+        if name in inputs and not any(k in inputs for k in needs.split(" or ")):
+            raise InputError(name, inputs[name], f"has no effect without {needs}")
+    if not any(k in inputs for k in ("store_bytes_per_s", "wan_bytes_per_s")):
+        return {}, 0.0, ""
+    if params is None:
+        raise InputError("model", None, "is required with the rate of a store or of a link: the size of a checkpoint follows from it")
+    total = float(sum(storage_questions.state_bytes({**{k: inputs[k] for k in ("state_format",) if k in inputs}, "params": params})[0].values()))
+    if "store_bytes_per_s" not in inputs:
+        return {}, total, ""
+    if "write_s" in inputs:
+        raise InputError("store_bytes_per_s", inputs["store_bytes_per_s"], "says write_s a second time")
+    write = float(storage.write_seconds(total, 1, inputs["store_bytes_per_s"]))
+    said = f"checkpoints of {total / 1e12:.3g} TB written in {write:,.0f} s"
+    if "copy_bytes_per_s" not in inputs:
+        return {"write_s": write}, total, said
+    # asynchronous: training waits for the copy to host memory alone
+    stall = float(storage.write_seconds(total / float(count("gpus", gpus)), 1, inputs["copy_bytes_per_s"]))
+    return {"write_s": stall, "lag_s": write}, total, f"{said}, asynchronous: {stall:,.2g} s stall"
+
+
+def _kept(inputs: Mapping, gpus: object, params: float | None) -> Answer:
+    """Return the share of the time that is kept: as given, or from failures, the checkpoint's stall and its way to another region."""
+    asked = [k for k in MORE if k in inputs and k not in STRAGGLERS]
     if "goodput" in inputs:
-        return float(fraction("goodput", inputs["goodput"], zero=False)), "goodput as given"
-    if not any(k in inputs for k in ("population", "failure_rate", "failures_per_1000_node_days", "gpu_mttf_days", "node_mttf_days", "mttf_s")):
-        return 1.0, "without failures"
-    wanted = {k: v for k, v in inputs.items() if k in reliability.RATE or k in reliability.TIMES or k in reliability.SPARES}
-    said = ""
-    if "store_bytes_per_s" in inputs and "write_s" not in wanted:
-        if params is None or gpus is None:
-            raise InputError("model", None, "is required with a store rate: the size of a checkpoint follows from it")
-        total = sum(storage_questions.state_bytes({**{k: inputs[k] for k in ("state_format",) if k in inputs}, "params": params})[0].values())
-        write = float(storage.write_seconds(total, 1, inputs["store_bytes_per_s"]))
-        wanted["write_s"], said = write, f"checkpoints of {total / 1e12:.3g} TB written in {write:,.0f} s"
-        if "copy_bytes_per_s" in inputs:  # asynchronous: training waits for the copy to host memory alone
-            stall = float(storage.write_seconds(total / float(count("gpus", gpus)), 1, inputs["copy_bytes_per_s"]))
-            wanted.update(write_s=stall, lag_s=write)
-            said += f", asynchronous: {stall:,.2g} s stall"
+        if asked:
+            raise InputError(asked[0], inputs[asked[0]], "has no effect beside a goodput, which holds it already")
+        return exact("goodput", float(fraction("goodput", inputs["goodput"], zero=False)), "fraction", note="goodput as given")
+    if not asked:
+        return exact("goodput", 1.0, "fraction", note="without failures")
+    if not any(k in inputs for k in (*reliability.OWN, "population", "job_rate_per_day")):
+        raise InputError(asked[0], inputs[asked[0]], "needs how often the job stops: a failure_rate, a population, mttf_h or interruptions")
+    sized, total, said = _checkpoint(inputs, gpus, params)
+    wanted = {**{k: v for k, v in inputs.items() if k in reliability.RATE or k in reliability.TIMES or k in reliability.SPARES}, **sized}
+    if gpus is not None:
+        wanted["gpus"] = gpus
     ask = {q.name: q for q in reliability.QUESTIONS}
-    answer = ask["goodput"].ask({**wanted, "gpus": gpus})
-    said = "; ".join(n for n in (f"goodput {answer.value:.3f}", answer.note, said) if n)
-    if "wan_bytes_per_s" in inputs and params is not None:
-        plain = {k: v for k, v in {**wanted, "gpus": gpus}.items() if k not in reliability.SPARES}
-        interval = inputs.get("interval_s") or max(ask["checkpoint_interval"].ask(plain).value, float(wanted.get("lag_s", 0)))
-        total = sum(storage_questions.state_bytes({**{k: inputs[k] for k in ("state_format",) if k in inputs}, "params": params})[0].values())
+    answer = ask["goodput"].ask(wanted)
+    if "wan_bytes_per_s" in inputs:
+        plain = {k: v for k, v in wanted.items() if k not in reliability.SPARES}
+        interval = inputs.get("interval_s") or ask["checkpoint_interval"].ask(plain).value
         away = storage.replication(total, interval, inputs["wan_bytes_per_s"])
-        said += f"; a lost region takes at most {away['work_at_risk_seconds']:,.0f} s of work along"
-    return float(answer.value), said
+        said = "; ".join(n for n in (said, f"a lost region takes at most {away['work_at_risk_seconds']:,.0f} s of work along") if n)
+    return replace(answer, note="; ".join(n for n in (f"goodput {answer.value:.3f}", answer.note, said) if n))
 
 
 def _time_to_train(inputs: dict) -> Answer:
@@ -247,6 +272,10 @@ def _time_to_train(inputs: dict) -> Answer:
         step = float(positive("step_s", inputs["step_s"]))
         low = high = step
         how, grade, notes, gpus = "modelled", "P", ["step time as given"], inputs.get("gpus")
+        if "model" in inputs:
+            params = jobs.work(training_models.load(inputs["model"]), float(count("seq", inputs.get("seq", 1)))).params
+        if unused := [k for k in STEP if k in inputs and k not in ("gpus", "seq", "global_batch", "model", "recompute")]:
+            notes.append(f"{', '.join(unused)} not used")
         if "tokens" in inputs and not {"seq", "global_batch"} <= set(inputs):
             raise InputError("global_batch", None, "and seq are required with step_s and tokens, or give steps")
         per_step = float(count("global_batch", inputs["global_batch"])) * float(count("seq", inputs["seq"])) if "tokens" in inputs else 0.0
@@ -260,19 +289,26 @@ def _time_to_train(inputs: dict) -> Answer:
         params = jobs.work(given["shape"], given["seq"]).params
         grade, notes = (GRADE if how == "modelled" else "P"), [*given["notes"], *found.notes]
     if "steps" in inputs:
-        steps = float(positive("steps", inputs["steps"]))
+        if "tokens" in inputs:
+            raise InputError("tokens", inputs["tokens"], "says the length of the run a second time (also steps)")
+        steps = float(number("steps", inputs["steps"], 1.0, 1e12))  # a mean over runs need not be whole
     elif "tokens" in inputs:
         steps = float(np.ceil(float(positive("tokens", inputs["tokens"])) / per_step))
     else:
         raise InputError("tokens", None, "is required (or steps)")
-    if any(k in inputs for k in ("spread", "slow_fraction", "slow_factor")):
+    if any(k in inputs for k in STRAGGLERS):
         slower = float(stragglers.straggler_slowdown(count("gpus", gpus), inputs.get("spread", 0.0), inputs.get("slow_fraction", 0.0),
                                                      inputs.get("slow_factor", 1.0)))
         step, low, high = step * slower, low * slower, high * slower
         notes.append(f"slowest GPU: {slower:.3f}x")
-    good, said = _kept(inputs, gpus, params)
-    value, low, high = (s * steps / good for s in (step, low, high))
-    notes += [f"{steps:,.0f} steps of {step:,.4g} s; {said}"]
+    kept = _kept(inputs, gpus, params)
+    if kept.how != "exact":
+        how, grade = max(how, kept.how, key=HOWS.index), weakest(grade, kept.grade)
+    value, low = step * steps / kept.value, low * steps / kept.high
+    notes += [f"{steps:,.0f} steps of {step:,.4g} s; {kept.note}"]
+    if kept.low <= 0:
+        raise Infeasible("no progress", f"at the worst rate of failures the job keeps nothing ({kept.note})", "shorter checkpoints or fewer GPUs")
+    high = high * steps / kept.low
     if inputs["quantity"] == "time":
         return Answer("time_to_train", value, "s", how, grade, low, high, basis="wall clock, training steps only (evaluation apart)",
                       note="; ".join(notes))
@@ -306,8 +342,9 @@ STEP = {
     "release": Input("software, such as \"Megatron-Bridge 26.04.01\", \"MLPerf v5.0\", \"dgxc-benchmarking 25.05\"",
                      also={"source": "", "software": ""}),
 }
+STRAGGLERS = ("spread", "slow_fraction", "slow_factor")
 PRICE = Input("USD for one GPU-hour", also={"gpu_hour_usd": "", "price": ""})
-MORE = {k: v for k, v in {**reliability.RATE, **reliability.TIMES, **reliability.SPARES}.items() if k not in ("gpus", "days")}
+MORE = {k: v for k, v in {**reliability.RATE, **reliability.TIMES, **reliability.SPARES}.items() if k != "gpus"}
 MORE |= {"store_bytes_per_s": Input("rate at which a whole checkpoint is written, instead of write_s", "B/s", also={"store_gb_per_s": "GB/s"}),
          "copy_bytes_per_s": Input("copy of one GPU to host memory: checkpoints are asynchronous", "B/s", also={"copy_gb_per_s": "GB/s"}),
          "state_format": Input("training state, as in training_checkpoint_bytes", structured=True),

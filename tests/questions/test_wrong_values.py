@@ -71,3 +71,64 @@ def test_a_models_own_sizes():
         with pytest.raises(InputError, match="model"):
             ASK["training_step"].ask({"system": "A100", "gpus": 64, "model": {**sizes, **change}, "layout": {"dp": 64}, "seq": 2048,
                                       "global_batch": 512, "precision": "bf16"})
+
+
+SERVED = {"tokens_per_s_per_gpu": 5, "tpot_s": 0.1, "train_s": 3}
+RUN = {"step_s": 10, "steps": 1e5, "gpus": 16384}
+
+
+@pytest.mark.parametrize(("question", "inputs", "words"), [
+    ("time_to_train", {**RUN, "write_s": 10, "interval_s": 600}, "write_s needs how often the job stops"),
+    ("time_to_train", {**RUN, "population": "rsc-1", "goodput": 0.9}, "has no effect beside a goodput"),
+    ("time_to_train", {**RUN, "population": "rsc-1", "write_s": 9, "copy_gb_per_s": 9}, "no effect without store_bytes_per_s"),
+    ("time_to_train", {**RUN, "population": "rsc-1", "write_s": 9, "wan_gbps": 400}, "model is required"),
+    ("time_to_train", {**RUN, "tokens": 1e9, "seq": 4096, "global_batch": 2}, "a second time"),
+    ("time_to_train", {**RUN, "steps": 0.5}, "steps must be 1"),
+    ("training_step", {**STEP, "layout": "TP8 TP4 DP2"}, "names a size twice"),
+    ("training_step", {**STEP, "layout": {"tp": 8, "tensor": 4}}, "says tp a second time"),
+    ("mttf", {"gpus": 8, "failure_rate": 0.001, "gpu_mttf_days": 30}, "a second time"),
+    ("mttf", {"mttf_h": 3, "job_rate_per_day": 1}, "of the whole job"),
+    ("mttf", {"gpus": 8, "failure_rate": "6.5 per 1000 node-days", "population": "gpu"}, "contradicts a rate"),
+    ("mttf", {"gpus": 8, "failure_rate": 1, "population": {"failure_rate": 2}}, "a second time"),
+    ("interruptions", {"gpus": 8, "failure_rate": 1, "days": 3, "interruptions": 4}, "is what is asked"),
+    ("checkpoint_interval", {"mttf_h": 3, "write_s": 5, "interval_s": 600}, "is what is asked"),
+    ("goodput", {"mttf_h": 3, "write_s": 5, "spares": 2, "repair_h": 3}, "gpus is required"),
+    ("racks_to_buy", {"in_service": 14, "slow_fraction": 0.02, "false_reject": [0.01] * 2, "escape": [0.1] * 3}, "as many stages"),
+    ("racks_to_buy", {"in_service": 14, "slow_fraction": 0.02, "false_reject": 2, "escape": 0.1}, "share, not a percent"),
+    ("racks_to_buy", {"in_service": 14, "slow_fraction": 0.02, "false_reject": [2], "escape": 0.1}, "false_reject"),
+    ("training_checkpoint_bytes", {"model_gb": 810, "state_format": {"master": 4}}, "bytes of the weights"),
+    ("training_checkpoint_bytes", {"params": 1e9, "quantity": "per_gpu"}, "gpus is required"),
+    ("rl_step", {"rollout_s": 4, "training": 5}, "training must be an object"),
+    ("rl_step", {"responses": 4, "mean_tokens": 9, "max_tokens": 20, "gpus": 8, "serving": 5, "train_s": 3}, "serving must be an object"),
+    ("rl_step", {"responses": 4, "mean_tokens": 9, "max_tokens": 8, "gpus": 8, **SERVED}, "at most max_tokens"),
+    ("rl_step", {"responses": 4, "mean_tokens": 9, "longest_tokens": 8, "gpus": 8, **SERVED}, "at most longest"),
+    ("rl_step", {"responses": 4, "mean_tokens": 9, "max_tokens": 20, **SERVED}, "rollout_gpus is required"),
+    ("annuity", {"capital": 100, "rate": 0.1, "years": 2.5}, "whole number of payments")])
+def test_what_contradicts_or_would_be_ignored_is_refused(question, inputs, words):
+    with pytest.raises(InputError, match=words):
+        ASK[question].ask(inputs)
+
+
+@pytest.mark.parametrize("rate", [{"interruptions": 419, "days": 54}, {"job_rate_per_day": 3}, {"population": "rsc-1"}, {"mttf_h": 3}])
+def test_a_run_takes_as_much_longer_as_its_goodput_says_with_range_and_grade(rate):
+    times = {"write_s": 10, "restart_s": 600, "interval_s": 600}
+    plain, run = ASK["time_to_train"].ask(RUN), ASK["time_to_train"].ask({**RUN, **rate, **times})
+    good = ASK["goodput"].ask({"gpus": 16384, **rate, **times})
+    assert run.value * good.value == pytest.approx(plain.value)
+    assert run.low * good.high == pytest.approx(plain.value)
+    assert run.high * good.low == pytest.approx(plain.value)
+    assert run.grade == max(plain.grade, good.grade)
+
+
+def test_an_answer_says_what_it_does_not_use_or_takes_as_zero():
+    note = ASK["goodput"].ask({"mttf_h": 3, "interval_s": 600}).note
+    assert "write_s not given" in note
+    assert "restart_s not given" in note
+    assert "gpu_watts does not change the step" in ASK["training_step"].ask({**STEP, "gpu_watts": 1000}).note
+    assert "system not used" in ASK["time_to_train"].ask({**RUN, "system": "GB200"}).note
+    rate = {"gpus": 1024, "failure_rate": 1e-3}
+    assert "label" in ASK["mttf"].ask({**rate, "population": "rsc-1"}).note
+    by_gpu = ASK["mttf"].ask({**rate, "population": "gpu"})
+    assert by_gpu.value == pytest.approx(24 / 1.024)
+    assert "per gpu-day" in by_gpu.note
+    assert ASK["mttf"].ask({"gpus": 1024, "failure_rate": {"value": 1e-3, "population": "gpu"}}).value == by_gpu.value
