@@ -35,6 +35,11 @@ def number_format(spelling: str) -> Format:
     return formats()[resolve_precision(spelling)]
 
 
+def stored_bits(spelling: str) -> float:
+    """Return the bits [1] of a KV-cache element in a format, its share of the block's scale with it. Raises: InputError as `number_format`."""
+    return number_format(spelling).bits_per_value
+
+
 def peak_format(spelling: str) -> str:
     """Return the name of the dense peak that products in this format run at (a key of `Accelerator.peak_flops_per_s`)."""
     name = number_format(spelling).name

@@ -15,7 +15,7 @@ from planner.errors import InputError
 from planner.facts import catalog, modelcards
 from planner.facts.evidence import claims
 from planner.facts.files import regular
-from planner.facts.formats import number_format, peak_format, weight_formats
+from planner.facts.formats import peak_format, stored_bits, weight_formats
 from planner.plan import lengths
 from planner.plan.inputs import Drawn, Range, draw
 from planner.scenario import Scenario, SystemIn, WorkloadIn
@@ -202,7 +202,7 @@ def _resolved(scenario: Scenario) -> list[Case]:
         workload = _with_lengths(scenario, i, workload)
         shape = _keyed(f"workloads[{i}].model", _shape, scenario, workload.model)
         formats = _keyed(f"workloads[{i}].weight_format", weight_formats, shape, workload.weight_format)
-        bits = _keyed(f"workloads[{i}].kv_format", number_format, workload.kv_format).bits
+        bits = _keyed(f"workloads[{i}].kv_format", stored_bits, workload.kv_format)
         needed = workload.input_tokens.mean + workload.images * workload.image_tokens + workload.output_tokens.mean
         if shape.max_context and needed > shape.max_context:
             raise InputError(f"workloads[{i}].input_tokens", needed, f"with the output must fit the model's {shape.max_context:,} positions")

@@ -9,7 +9,7 @@ from planner.calibration.table import constant
 from planner.errors import Infeasible, InputError
 from planner.facts import catalog, modelcards
 from planner.facts.evidence import claim
-from planner.facts.formats import assumed, number_format, weight_formats
+from planner.facts.formats import assumed, number_format, stored_bits, weight_formats
 from planner.models import residency, transformer
 from planner.plan.answer import Answer, exact, weakest
 from planner.plan.inputs import number
@@ -27,12 +27,15 @@ def cache_bits(inputs: Mapping, default: str = "bf16") -> tuple[float, str]:
     """
     if "kv_bytes" in inputs:
         bits = 8.0 * number(inputs, "kv_bytes", low=0.25, high=8)
-        if "kv_format" in inputs and bits not in (number_format(inputs["kv_format"]).bits, number_format(inputs["kv_format"]).bits_per_value):
+        if "kv_format" not in inputs:
+            return bits, "kv_bytes is taken as all of an element, scales included" if bits < 8 else ""
+        if bits not in (number_format(inputs["kv_format"]).bits, stored_bits(inputs["kv_format"])):
             raise InputError("kv_format and kv_bytes", f"{inputs['kv_format']} and {inputs['kv_bytes']}", "must agree: give one of them")
-        return bits, ""
-    if "kv_format" not in inputs:
-        return number_format(default).bits, f"kv_format not given: {default}"
-    return number_format(inputs["kv_format"]).bits, ""
+    name = number_format(inputs.get("kv_format", default))
+    said = [] if "kv_format" in inputs else [f"kv_format not given: {default}"]
+    if name.bits_per_value > name.bits:
+        said.append(f"{name.name} cache at {name.bits_per_value:g} bits a value, its block scales included")
+    return name.bits_per_value, "; ".join(said)
 
 
 def flag(inputs: Mapping, name: str, default: bool) -> bool:

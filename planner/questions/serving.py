@@ -12,7 +12,7 @@ from planner.calibration.serving import estimate
 from planner.calibration.serving.submissions import models, output_tokens
 from planner.errors import InputError
 from planner.facts import catalog, mlperf, modelcards
-from planner.facts.formats import number_format, weight_formats
+from planner.facts.formats import number_format, stored_bits, weight_formats
 from planner.facts.names import resolve_model
 from planner.models import residency
 from planner.plan.answer import Answer
@@ -220,7 +220,7 @@ def _ask(inputs: Mapping) -> tuple[estimate.Estimate, int, float, Rack]:
         return found, gpus, outputs, rack
     limits, quantile = _limits(load.get("slo"))
     formats = weight_formats(shape, inputs.get("weight_format") or inputs.get("precision"))
-    bits = number_format(inputs.get("kv_format") or "fp8").bits
+    bits = stored_bits(inputs.get("kv_format") or "fp8")
     gpus = int(count("gpus", inputs.get("gpus") or rack.domain_gpus, 1, 100_000))
     other = memory.activation_bytes(shape)[0] + rack.accelerator.reserve_bytes
     tried = None if pools is None else list(dict.fromkeys([pools[0][0], *([pools[1][0]] if pools[1] else [])]))

@@ -10,7 +10,7 @@ from planner.calibration import residency as calibrated
 from planner.errors import Infeasible
 from planner.facts import catalog, modelcards
 from planner.facts.evidence import claim
-from planner.facts.formats import number_format, weight_formats
+from planner.facts.formats import stored_bits, weight_formats
 from planner.models import residency, transformer
 from planner.shapes import Layout, ModelShape
 from planner.specs import Rack
@@ -46,7 +46,7 @@ def gpu_parts(model: str, system: str, layout: dict, weight_format: str, kv_form
     shape, rack, split = modelcards.load(model), _rack(system), residency.check_layout(layout)
     found = {
         "weights": sum(residency.weights_bytes_per_gpu(shape, _formats(shape, weight_format), split).values()),
-        "KV cache": float(residency.kv_bytes_per_gpu(shape, context_tokens, sequences, number_format(kv_format).bits, split)),
+        "KV cache": float(residency.kv_bytes_per_gpu(shape, context_tokens, sequences, stored_bits(kv_format), split)),
         "activations": calibrated.activation_bytes(shape)[0],
         "runtime reserve": claim("P0010").base_value,
     }
@@ -80,7 +80,7 @@ def fit_table(weight_format: str, kv_format: str, context_tokens: float, sequenc
     for model in MODELS:
         shape = modelcards.load(model)
         for system in SYSTEMS:
-            rack, bits = _rack(system), number_format(kv_format).bits
+            rack, bits = _rack(system), stored_bits(kv_format)
             reserve = claim("P0010").base_value + calibrated.activation_bytes(shape)[0]
             try:
                 gpus, layout, why = residency.smallest_fit(
@@ -104,7 +104,7 @@ def _working_set(model: str, replicas: float, weight_format: str, kv_format: str
     shape = modelcards.load(model)
     weights = sum(transformer.checkpoint_bytes(shape, _formats(shape, weight_format)).values()) * replicas
     cache = float(
-        transformer.kv_bytes(shape.attention, session_tokens, sessions, number_format(kv_format).bits)
+        transformer.kv_bytes(shape.attention, session_tokens, sessions, stored_bits(kv_format))
         + transformer.state_bytes(shape.attention, sessions)
     )
     return weights, cache

@@ -310,3 +310,31 @@ def test_wrong_kinds_are_named(name, inputs, line):
 
 def test_parts_in_capitals():
     assert ask("parameters", model="DeepSeek-R1", part="Total").value == ask("parameters", model="DeepSeek-R1").value
+
+
+@pytest.mark.parametrize(("kv_format", "bits"), [("nvfp4", 4.5), ("mxfp4", 4.25), ("mxfp8", 8.25), ("fp8", 8), ("bf16", 16)])
+def test_caches_hold_the_scales_of_their_blocks(kv_format, bits):
+    """80 layers x 2 x 8 KV heads x 128 = 163,840 values a token of Llama-3.1-70B."""
+    model = "meta-llama/Llama-3.1-70B"
+    found = ask("kv_bytes", model=model, tokens=16, kv_format=kv_format)
+    assert found.value == 163_840 * 16 * bits / 8
+    assert ("scales included" in found.note) == (bits % 1 != 0)
+    assert ask("kv_bytes", model=model, tokens=16, formats=kv_format).value == found.value
+    if bits != int(bits):  # the flat width beside the name says the same format
+        assert ask("kv_bytes", model=model, tokens=16, kv_format=kv_format, kv_bytes=int(bits) / 8).value == found.value
+
+
+def test_every_question_about_memory_counts_those_scales():
+    given = {"system": "h200", "model": "meta-llama/Llama-3.1-70B", "weight_format": "fp8", "layout": {"tp": 1}, "context_tokens": 10_000}
+    fp8, fp4 = (ask("max_sequences", kv_format=f, **given).value for f in ("fp8", "nvfp4"))
+    pool = ask("kv_pool_bytes", **{k: v for k, v in given.items() if k != "context_tokens"}).value
+    assert (fp8, fp4) == (pool // (163_840 * 10_000), pool // (163_840 * 10_000 * 4.5 / 8))
+
+
+def test_plans_count_the_scales_of_a_cache():
+    from planner.facts.files import folder
+    from planner.plan.case import resolve
+    from planner.scenario import loads
+
+    text = (folder("scenarios") / "rubin-vs-gb300.toml").read_text().replace('kv_format = "fp8"', 'kv_format = "nvfp4"')
+    assert {case.kv_bits for case in resolve(loads(text))} == {4.5}
