@@ -83,7 +83,8 @@ def replication(total_bytes, interval_seconds, wan_bytes_per_s, round_trip_secon
     Parameters: total_bytes [B] per checkpoint after reduction; interval_seconds [s] from one checkpoint to the next; wan_bytes_per_s [B/s] one
     direction, what is really reached; round_trip_seconds [s]; local_write_seconds [s]; asynchronous, True or False; scalars.
     Returns: dict: stall_seconds [s], lag_seconds [s], work_at_risk_seconds and _mean [s], bytes_at_risk [B] not yet copied at worst,
-    wan_utilisation [1], wan_needed [B/s]. Raises: InputError; Infeasible where the WAN is slower than a checkpoint an interval.
+    wan_utilisation [1], wan_needed [B/s]. Raises: InputError; Infeasible where the WAN or the local write is slower than a checkpoint an
+    interval.
     Validity: one stream of checkpoints over a link of its own. Error: exact for the deterministic pipeline (simulated in tests).
     Source: D/D/1 queue.
     """
@@ -91,6 +92,9 @@ def replication(total_bytes, interval_seconds, wan_bytes_per_s, round_trip_secon
     wan, trip = float(positive("wan_bytes_per_s", wan_bytes_per_s)), float(nonnegative("round_trip_seconds", round_trip_seconds))
     local = float(nonnegative("local_write_seconds", local_write_seconds))
     copy = size / wan
+    if asynchronous and local > interval * (1 + 1e-12):
+        raise Infeasible("storage", f"the write in the own region takes {local:,.0f} s and the next checkpoint starts after {interval:,.0f} s: it "
+                         "never catches up", f"an interval of {local:,.0f} s, or a faster store")
     if asynchronous and copy > interval * (1 + 1e-12):
         raise Infeasible("wan", f"one checkpoint of {size / 1e9:,.4g} GB takes {copy:,.0f} s over {wan / 1e9:,.3g} GB/s and the next starts "
                          f"after {interval:,.0f} s: the copy never catches up",

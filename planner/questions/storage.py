@@ -106,6 +106,8 @@ def _replication(inputs: dict) -> Answer:
 
 def _read_latency(inputs: dict) -> Answer:
     hit, near, far = inputs.get("hit_fraction"), inputs["hit_s"], inputs["miss_s"]
+    if hit is not None and "speedup" in inputs:
+        raise InputError("speedup", inputs["speedup"], "says the hit rate a second time")
     if hit is None:
         hit = storage.hit_fraction_for(inputs["speedup"], near, far) if "speedup" in inputs else None
     if hit is None:
@@ -125,20 +127,30 @@ def _hit_rate(inputs: dict) -> Answer:
 def _read_rate(inputs: dict) -> Answer:
     limit = float(positive("gpu_limit_bytes_per_s", inputs["gpu_limit_bytes_per_s"])) if "gpu_limit_bytes_per_s" in inputs else float("inf")
     value = float(storage.read_bytes_per_s(inputs["hit_fraction"], inputs["hit_bytes_per_s"], inputs["miss_bytes_per_s"], limit))
-    lower = min(float(inputs["miss_bytes_per_s"]), float(inputs["hit_bytes_per_s"]), value)
-    return Answer("object_read_rate", value, "B/s", "modelled", "P", lower=lower, upper=min(float(inputs["hit_bytes_per_s"]), float(limit)),
+    ends = [min(float(inputs[name]), limit) for name in ("hit_bytes_per_s", "miss_bytes_per_s")]
+    return Answer("object_read_rate", value, "B/s", "modelled", "P", lower=min(*ends, value), upper=max(*ends, value),
                   basis="one GPU, one stream; parallel streams come nearer to the hit rate's speed")
 
 
-def _read_fee(tier: storage_tables.Tier, egress: object, other: storage_tables.Tier) -> float:
-    """Return what a byte read costs [USD/B]: retrieval, and egress where reads leave the provider. Raises: InputError for an unknown fee."""
+def _leaving(egress: object) -> tuple[float, str]:
+    """Return (share of the reads that leave the provider [1], in words) of true, false or a share. Raises: InputError."""
+    if isinstance(egress, bool):
+        return float(egress), "reads pay egress" if egress else "reads stay inside: no egress"
+    try:
+        share = float(fraction("egress", egress))
+    except InputError as error:
+        raise InputError("egress", error.value, f"must be true, false, or {error.allowed.removeprefix('must be ')}") from None
+    return share, f"{share:.0%} of reads pay egress"
+
+
+def _read_fee(tier: storage_tables.Tier, share: float, other: storage_tables.Tier) -> float:
+    """Return what a byte read costs [USD/B]: retrieval, and egress of the share that leaves the provider. Raises: InputError for an unknown fee."""
     if tier.retrieval_usd is None:
         raise InputError(f"tier {tier.name}: retrieval fee", None, "is not available: give it in the tier's object")
-    if egress is False or (tier.provider == other.provider and tier.egress_usd is None and other.egress_usd is None):
+    if not share or (tier.provider == other.provider and tier.egress_usd is None and other.egress_usd is None):
         return tier.retrieval_usd
     if tier.egress_usd is None:
         raise InputError(f"tier {tier.name}: egress fee", None, "is not available: give it in the tier's object, or egress false")
-    share = 1.0 if egress is True else float(fraction("egress", egress))
     return tier.retrieval_usd + share * tier.egress_usd
 
 
@@ -149,10 +161,11 @@ def _break_even(inputs: dict) -> Answer:
     if not isinstance(given, list) or len(given) != 2:
         raise InputError("tiers", given, "must be a list of two tiers, by name or as objects with their prices")
     first, second = (storage_tables.tier(t) for t in given)
-    egress = inputs["egress"]
-    fees = _read_fee(first, egress, second), _read_fee(second, egress, first)
+    if inputs["quantity"] not in ("reread_fraction", "storage_price"):
+        raise InputError("quantity", inputs["quantity"], "must be reread_fraction or storage_price")
+    share, said = _leaving(inputs["egress"])
+    fees = _read_fee(first, share, second), _read_fee(second, share, first)
     grade = weakest(first.grade, second.grade)
-    said = "reads pay egress" if egress is True else "reads stay inside: no egress" if egress is False else f"{egress:.0%} of reads pay egress"
     prices = (first.storage_usd, second.storage_usd)
     if None in prices or inputs["quantity"] == "storage_price":
         if prices[0] is None and prices[1] is None:
@@ -162,7 +175,11 @@ def _break_even(inputs: dict) -> Answer:
             unknown = (first, second)[own].name
             return missing("archive_break_even", "fraction", f"the storage price of {unknown} is not available (its fees are); "
                            "quantity storage_price with a reread_fraction gives the price at which both cost the same")
+        if "reread_fraction" not in inputs:
+            said += "; reread_fraction not given: nothing is read"
         value = float(storage.storage_price_break_even(prices[other], fees[other], fees[own], inputs.get("reread_fraction", 0.0)))
+        if value < 0:
+            said += f"; below 0: {(first, second)[own].name} is the dearer one at any storage price, even for nothing"
         return Answer("archive_break_even", value * 1e9, "USD/GB", "modelled", grade, basis="USD per GB (decimal) and month", note=said)
     dear, cheap = (0, 1) if prices[0] > prices[1] else (1, 0)
     names = (first.name, second.name)
@@ -191,12 +208,13 @@ def _archive_cost(inputs: dict) -> Answer:
         return missing("archive_cost", "USD", f"storage price of {kind.name} not available: its fees are known, its price is not")
     if read and kind.retrieval_usd is None:
         return missing("archive_cost", "USD", f"retrieval fee of {kind.name} not available")
-    if read and inputs["egress"] and kind.egress_usd is None:
+    share, said = _leaving(inputs["egress"])
+    if read and share and kind.egress_usd is None:
         return missing("archive_cost", "USD", f"egress fee of {kind.name} not available")
     requests = float(nonnegative("usd_per_1000_requests", inputs["usd_per_1000_requests"])) / 1000
-    parts = storage.tier_monthly_usd(size, kind.storage_usd, read, kind.retrieval_usd or 0.0, (kind.egress_usd or 0.0) if inputs["egress"] else 0.0,
+    parts = storage.tier_monthly_usd(size, kind.storage_usd, read, kind.retrieval_usd or 0.0, share * (kind.egress_usd or 0.0),
                                      inputs["objects"], requests)
-    note = ", ".join(f"{k} {float(v):,.2f}" for k, v in parts.items()) + (f"; prices of {kind.date}" if kind.date else "")
+    note = ", ".join(f"{k} {float(v):,.2f}" for k, v in parts.items()) + (f"; prices of {kind.date}" if kind.date else "") + f"; {said}"
     value = float(sum(parts.values()))
     return Answer("archive_cost", value, "USD", "modelled", kind.grade, value, value, basis="per month", note=note)
 
@@ -258,7 +276,7 @@ QUESTIONS = (
                                     also={"stored_gb": "GB", "stored_tb": "TB", "stored_gib": "GiB", "stored_tib": "TiB", "gb": "GB", "tb": "TB",
                                           "tib": "TiB"}),
               "reread_fraction": Input("share read a month", default=0.0, also={"reread_share": ""}),
-              "egress": Input("reads leave the provider", default=True),
+              "egress": Input("true: reads leave the provider; false: they do not; or the share that does", default=True),
               "objects": Input("objects requested a month", default=0.0), "usd_per_1000_requests": Input("request price", default=0.0)},
              _archive_cost),
 )

@@ -130,3 +130,45 @@ def test_slips_are_refused_by_name():
         ("cache_hit_rate", {"speedup": 0.5, "hit_ms": 1, "miss_ms": 50}, "speedup")):
         with pytest.raises(InputError, match=words):
             ASK[question].ask(inputs)
+
+
+OWN_TIERS = [{"name": n, "provider": n, "storage_usd_per_gb_month": s, "retrieval_usd_per_gb": r, "egress_usd_per_gb": 0.05}
+             for n, s, r in (("warm", 0.02, 0.0), ("cold", 0.001, 0.5))]
+
+
+@pytest.mark.parametrize(("question", "inputs", "words"), [
+    ("archive_cost", {"tier": OWN_TIERS[0], "stored_tb": 1, "reread_fraction": 1, "egress": "no"}, "true, false, or"),
+    ("archive_break_even", {"tiers": OWN_TIERS, "egress": 50}, "share, not a percent"),
+    ("archive_break_even", {"tiers": [{k: v for k, v in t.items() if k != "egress_usd_per_gb"} | {"provider": "p"} for t in OWN_TIERS], "egress": 50},
+     "share, not a percent"),
+    ("archive_break_even", {"tiers": OWN_TIERS, "quantity": "weather"}, "reread_fraction or storage_price"),
+    ("object_read_latency", {"hit_rate": 0.5, "speedup": 2, "hit_ms": 1, "miss_ms": 9}, "a second time")])
+def test_what_has_no_meaning_is_refused(question, inputs, words):
+    with pytest.raises(InputError, match=words):
+        ASK[question].ask(inputs)
+
+
+def test_a_share_of_reads_pays_egress():
+    none, tenth, whole = (ASK["archive_cost"].ask({"tier": OWN_TIERS[0], "stored_tb": 1, "reread_fraction": 1, "egress": e}).value
+                          for e in (False, 0.1, True))
+    assert tenth - none == pytest.approx(0.1 * (whole - none))
+    assert whole - none == pytest.approx(50)
+
+
+def test_a_price_below_zero_is_explained():
+    answer = ASK["archive_break_even"].ask({"tiers": OWN_TIERS[::-1], "reread_fraction": 1, "quantity": "storage_price"})
+    assert answer.value < 0
+    assert "cold is the dearer one at any storage price" in answer.note
+
+
+def test_a_local_write_longer_than_the_interval_never_catches_up():
+    with pytest.raises(Infeasible, match="never catches up"):
+        storage.replication(1e9, 60.0, 1e9, local_write_seconds=90.0)
+    assert storage.replication(1e9, 60.0, 1e9, local_write_seconds=90.0, asynchronous=False)["stall_seconds"] == 90
+
+
+@pytest.mark.parametrize("limit", [{}, {"gpu_limit_gb_per_s": 0.4}, {"gpu_limit_gb_per_s": 2}])
+@pytest.mark.parametrize(("hit", "miss"), [(7, 0.5), (0.5, 7)])
+def test_a_read_rate_lies_inside_its_bounds(hit, miss, limit):
+    answer = ASK["object_read_rate"].ask({"hit_rate": 0.6, "hit_gb_per_s": hit, "miss_gb_per_s": miss, **limit})
+    assert answer.lower <= answer.value <= answer.upper
