@@ -272,7 +272,9 @@ def _nearest(at, scores: np.ndarray, values: np.ndarray, wanted: float, edge: fl
     ends = np.concatenate([np.eye(size) * edge, -np.eye(size) * edge])
     helped = at(ends)
     corner = np.where(helped[:size] >= helped[size:], edge, -edge) * (np.maximum(helped[:size], helped[size:]) > today)
-    starts += [corner] if at(corner[None, :])[0] >= wanted else []
+    starts.append(corner)
+    # scores by rank stand for draws nearly: keep the points that hold by themselves
+    starts = [z for z, holds in zip(starts, at(np.array(starts)) >= wanted, strict=True) if holds]
     if not starts:
         nearest = max(float(values.max()), float(at(corner[None, :])[0]))
         raise Infeasible("claim", f"no point between the 0.1th and 99.9th percentiles of the inputs reaches it: the nearest gives {abs(nearest):.4g}",
