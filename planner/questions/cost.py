@@ -75,7 +75,7 @@ def _price(inputs: Mapping) -> tuple[float | None, int | None, str]:
         return amount, 1, "price of a GPU-hour"
     if given[0] == "usd_per_rack_hour":
         gpus = int(count("gpus_per_rack", inputs.get("gpus_per_rack", RACK_GPUS)))
-        return amount, gpus, f"price of a rack-hour ({gpus} GPUs{'' if 'gpus_per_rack' in inputs else ', as not stated'})"
+        return amount, gpus, f"price of a rack-hour ({gpus} GPUs{'' if 'gpus_per_rack' in inputs else ' assumed'})"
     return amount, int(count("gpus", inputs["gpus"])) if "gpus" in inputs else None, "price of an hour of everything"
 
 
@@ -85,10 +85,10 @@ def _with_tps(inputs: Mapping) -> dict:
     if "tps" not in found:
         return found
     whole = [k for k in ("usd_per_hour", "usd_per_rack_hour") if k in found]
-    if not whole and "usd_per_gpu_hour" in found and int(count("gpus", found.get("gpus", 1))) > 1:
-        raise InputError("tps", found["tps"], "must say what it is of: tokens_per_s of all GPUs, or tokens_per_s_per_gpu")
-    if whole == ["usd_per_rack_hour"]:
-        found.setdefault("gpus", found.get("gpus_per_rack", RACK_GPUS))
+    priced = {"usd_per_gpu_hour": 1, "usd_per_rack_hour": found.get("gpus_per_rack", RACK_GPUS)}
+    for name, gpus in priced.items():
+        if name in found and count("gpus", found.setdefault("gpus", gpus)) != gpus:
+            raise InputError("tps", found["tps"], "must say what it is of: tokens_per_s of all GPUs, or tokens_per_s_per_gpu")
     found["tokens_per_s" if whole else "tokens_per_s_per_gpu"] = found.pop("tps")
     return found
 
@@ -166,7 +166,7 @@ def _rent(inputs: dict) -> Answer:
 
 def _tokens_usd(inputs: dict) -> Answer:
     one_currency(inputs)
-    prices = {k: money(k, inputs.get(f"usd_per_mtok_{k}")) for k in ("input", "cached_input", "output")}
+    prices = {k: money(f"usd_per_mtok_{k}", inputs.get(f"usd_per_mtok_{k}")) for k in ("input", "cached_input", "output")}
     parts = cost.tokens_usd(inputs["input_tokens"], inputs["cached_tokens"], inputs["output_tokens"], prices)
     note = ", ".join(f"{k} {float(v):,.6g}" for k, v in parts.items())
     return exact("tokens_usd", float(sum(parts.values())), "USD", basis="list prices; cached tokens are part of the input", note=note)

@@ -99,6 +99,7 @@ def test_units_of_a_payment():
     ("break_even_gpu_hour", {"own": {"tps": 1000}, "other": {"tps": 500}, "other_usd_per_gpu_hour": 3}, 6.0),
     ("break_even_gpu_hour", {"own": {"samples_per_s": 4}, "other": {"price": 3, "samples_per_s": 2}}, 6.0),
     ("break_even_gpu_hour", {"own": {"tokens_per_s_per_mw": 2e6}, "other": {"usd_per_mw_hour": 1500, "tokens_per_s_per_mw": 1e6}}, 3000.0),
+    ("tokens_usd", {"input": 1e6, "p_in": {"value": 3, "unit": "USD/Mtok"}}, 3.0),
     ("rent_usd", {"price": 3, "hours": 1, "used": 0.35, "basis": "used"}, 1.05)])
 def test_a_rate_is_of_what_the_price_is_of(question, inputs, value):
     assert ASK[question].ask(inputs).value == pytest.approx(value, rel=1e-12)
@@ -116,6 +117,8 @@ OTHER = {"price": 3, "tps_per_gpu": 500}
 
 @pytest.mark.parametrize(("question", "inputs", "words"), [
     ("usd_per_mtok", {"usd_gpu_h": 3, "gpus": 72, "tps": 72000}, "must say what it is of"),
+    ("usd_per_mtok", {"usd_per_rack_hour": 216, "gpus": 144, "tps": 72000}, "must say what it is of"),
+    ("tokens_usd", {"input": 1, "p_in": {"value": 3, "unit": "USD/h"}}, "usd_per_mtok_input.unit"),
     ("usd_per_mtok", {"usd_gpu_h": {"value": 2200, "unit": "USD/GPU-month"}, "tps": 1000}, "usd_per_gpu_hour.unit"),
     ("usd_per_mtok", {"usd_gpu_h": {"value": 216, "unit": "USD/rack-h"}, "tps": 1000}, "usd_per_gpu_hour.unit"),
     ("usd_per_mtok", {"usd_gpu_h": {"value": 300, "currency": "USD cents"}, "tps": 1000}, "must be USD"),
