@@ -132,7 +132,7 @@ def picture(name: str, racks: int, lanes: str, planes: int) -> go.Figure:
         y=[0, 1, None] * (leaves * spines),
         mode="lines",
         line={"width": 1, "color": "rgba(128,128,128,0.5)"},
-        name=f"bundles of {net.bundle} links",
+        name=f"bundles of {' or '.join(map(str, sorted(set(net.bundles))))} links",
         hoverinfo="skip",
     )
     figure.add_scatter(

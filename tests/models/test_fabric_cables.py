@@ -88,6 +88,38 @@ def test_a_design_claimed_non_blocking_carries_any_half_to_the_other(shape, plan
         assert got == bisection_bytes_per_s(gpus * made.ports_per_gpu, 1.0)
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(4, 14), st.integers(2, 3), st.floats(1, 4), st.randoms(use_true_random=False), st.data())
+def test_oversubscribed_bundles_are_alike_and_carry_the_stated_bisection(radix, tiers, ratio, random, data):
+    gpus = data.draw(st.integers(2, min(150, max_endpoints(radix, tiers))))
+    made = design(gpus, 1, radix, tiers=tiers, oversubscribed=ratio, port_bytes_per_s=1.0)
+    net, seen, wired = made.net, set(), {}
+    for low, high in links(made):
+        for end in (low, high):
+            assert end not in seen
+            assert end[0] == "gpu" or (end[2] < radix and end[1] < getattr(net, end[0].split("-")[1]))
+            seen.add(end)
+        if low[0].endswith("leaf"):
+            bundle = wired.setdefault(low[1], {})
+            bundle[high[1]] = bundle.get(high[1], 0) + 1
+    for leaf, bundle in wired.items():
+        pod = leaf // net.pod_leaves
+        spines = net.last_spines if pod == net.pods - 1 else net.pod_spines
+        assert set(bundle) == {pod * net.pod_spines + i for i in range(spines)}
+        assert max(bundle.values()) - min(bundle.values()) <= 1
+    order = list(range(gpus))
+    for _ in range(2):
+        half = gpus // 2
+        assert flow(graph(made), order[:half], order[half:2 * half], 1) >= int(made.bisection_bytes_per_s + 1e-9)
+        random.shuffle(order)
+
+
+def test_a_small_last_pod_meets_the_cores_of_every_spine():
+    made = design(84, 1, 8, tiers=3)  # five pods of four leaves and one leaf more
+    assert made.net.last_leaves == 1
+    assert flow(graph(made), range(42), range(42, 84), 1) == 42
+
+
 def test_an_oversubscribed_design_is_not_claimed_non_blocking():
     made = design(96, 1, 8, tiers=3, oversubscribed=3)
     assert not made.net.nonblocking

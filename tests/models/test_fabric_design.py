@@ -60,8 +60,8 @@ def test_a_network_holds_its_endpoints_and_no_port_twice(radix, tiers, data):
     assert sum((net.leaf, net.spine, net.core)) == net.switches
     assert net.up == net.down or net.tiers == 1
     if net.tiers > 1:
-        assert net.up % net.pod_spines == 0
-        assert net.pod_leaves * net.bundle <= radix
+        assert net.bundles[1] - net.bundles[0] <= 1
+        assert net.pod_leaves * net.bundles[1] <= radix
     if net.tiers == 3:
         assert net.core * radix >= net.links_spine_core
 
@@ -72,6 +72,36 @@ def test_leaf_split_keeps_the_ratio_and_the_ports(radix, ratio, spare):
     down, up = leaf_split(radix, ratio, spare)
     assert down + up <= radix - spare
     assert down <= up * ratio * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("size", "radix", "ratio", "shape"),
+    [  # leaf, spine, down, up: counted by hand
+        (576, 128, 2, (7, 3, 84, 42)),  # 7 bundles of 14 are 98 of 128 ports
+        (576, 128, 1.5, (8, 3, 72, 48)),  # 8 bundles of 16 fill 128
+        (576, 128, 3, (6, 2, 96, 32)),
+        (961, 62, 1, (31, 16, 31, 31)),  # 31 bundles of 2
+        (841, 58, 1, (29, 15, 29, 29)),
+        (768, 64, 1, (24, 16, 32, 32)),  # as DGX H100 prints 3 units: 12 spines would have unequal bundles
+    ],
+)
+def test_the_fewest_spines_with_every_leaf_alike(size, radix, ratio, shape):
+    net = network(size, radix, oversubscribed=ratio)
+    assert (net.leaf, net.spine, net.down, net.up) == shape
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(4, 130), st.sampled_from([None, 2, 3]), st.floats(1, 8), st.floats(1, 8), st.integers(0, 2), st.data())
+def test_a_thinner_fabric_never_costs_more_switches(radix, tiers, ratio, more, spare, data):
+    size = data.draw(st.integers(1, min(100_000, max_endpoints(radix - spare, tiers or 3))))
+    full, thin = (network(size, radix, tiers, oversubscribed=x, spare=spare) for x in (ratio, ratio * more))
+    assert thin.switches <= full.switches
+    assert network(size, radix, tiers, spare=spare).switches >= full.switches
+    for net, most in ((full, ratio), (thin, ratio * more)):
+        assert net.down + net.up + spare <= radix or net.tiers == 1
+        assert net.tiers == 1 or net.down <= net.up * most * (1 + 1e-9)
+        assert net.leaf == -(-size // net.down)
+        assert net.ports_dark >= 0
 
 
 @settings(max_examples=30, deadline=None)

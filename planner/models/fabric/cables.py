@@ -76,7 +76,7 @@ def host_ends(made: Design, rail: int, plane: int) -> tuple[np.ndarray, np.ndarr
 
 
 def leaf_spine_ends(net: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the leaf-spine links of one network: (leaf, leaf port, spine, spine port), equal bundles inside each pod.
+    """Return the leaf-spine links of one network: (leaf, leaf port, spine, spine port), the first spines of a pod with the larger bundles.
 
     Parameters: net. Returns: four int64 arrays [1] of links_leaf_spine entries; leaf ports start after the `down` ports.
     Raises: nothing. Validity: two or three tiers; empty with one. Error: exact. Source: definition of a folded Clos.
@@ -86,14 +86,18 @@ def leaf_spine_ends(net: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     leaf = np.repeat(np.arange(net.leaf, dtype=np.int64), net.up)
     uplink = np.tile(np.arange(net.up, dtype=np.int64), net.leaf)
     pod, inside = leaf // net.pod_leaves, leaf % net.pod_leaves
-    bundle = np.where(pod == net.pods - 1, net.up // net.last_spines, net.bundle)
-    return leaf, net.down + uplink, pod * net.pod_spines + uplink // bundle, inside * bundle + uplink % bundle
+    least, more = np.divmod(net.up, np.where(pod == net.pods - 1, net.last_spines, net.pod_spines))
+    larger = uplink < more * (least + 1)
+    bundle, place = least + larger, uplink - np.where(larger, 0, more * (least + 1))
+    spine = np.where(larger, 0, more) + place // bundle
+    return leaf, net.down + uplink, pod * net.pod_spines + spine, inside * bundle + place % bundle
 
 
 def spine_core_ends(net: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the spine-core links of one network: (spine, spine port, core, core port), each core alike from every full pod.
 
-    Parameters: net. Returns: four int64 arrays [1] of links_spine_core entries; the uplinks of a pod are dealt to the cores in turn.
+    Parameters: net. Returns: four int64 arrays [1] of links_spine_core entries; the uplinks of a pod are dealt to the cores in turn,
+    those of a smaller last pod evenly over all cores.
     Raises: nothing. Validity: three tiers; empty otherwise. Error: exact. Source: definition of a folded Clos.
     """
     if net.tiers < 3:
@@ -103,10 +107,17 @@ def spine_core_ends(net: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
         leaves, planned, spines = (net.pod_leaves, net.pod_leaves, net.pod_spines)
         if pod == net.pods - 1:
             leaves, planned, spines = net.last_leaves, net.last_planned, net.last_spines
-        used, room = leaves * net.up // spines, planned * net.up // spines  # as many ports up as down
-        spine, port = np.divmod(np.arange(spines * used, dtype=np.int64), used)
-        place = spine * room + port  # numbered for the full pod, so that growth moves no cable
-        parts.append((pod * net.pod_spines + spine, net.radix // 2 + port, place % net.core, pod * full + place // net.core))
+        bundle = net.up // spines + (np.arange(spines, dtype=np.int64) < net.up % spines)
+        used, room = leaves * bundle, planned * bundle  # as many ports up as down
+        spine = np.repeat(np.arange(spines, dtype=np.int64), used)
+        port = np.arange(len(spine), dtype=np.int64) - (np.cumsum(used) - used)[spine]
+        place = (np.cumsum(room) - room)[spine] + port  # numbered for the full pod, so that growth moves no cable
+        core, again = place % net.core, place // net.core
+        if planned < net.pod_leaves:  # a smaller last pod meets cores under every spine of the full pods, not those of the first alone
+            ups = planned * net.up
+            core = place * net.core // ups
+            again = place - -(-core * ups // net.core)
+        parts.append((pod * net.pod_spines + spine, net.radix // 2 + port, core, pod * full + again))
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 

@@ -1,12 +1,14 @@
 """Switch and link counts of a Clos fabric: rails x planes of equal networks, each of one, two or three tiers.
 
 A network joins the ports that the GPUs of one rail have in one plane. Every leaf of a network gives `down` ports to GPUs and
-`up` ports to spines; equal bundles between every leaf and every spine (and between every pod and every core) are what makes
-a network non-blocking for any traffic, so counts are rounded to equal bundles, not to the fewest switches.
+`up` ports to spines, in the same bundles as every other leaf: that is what makes a network non-blocking for any traffic. A
+non-blocking leaf whose uplinks split well has equal bundles, as printed tables do; elsewhere bundles of a leaf differ by one link.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -73,20 +75,36 @@ def leaf_split(radix: int, oversubscribed: float, spare: int = 0) -> tuple[int, 
     return down, int(whole_up(down / ratio))
 
 
+def _splits(endpoints: int, radix: int, oversubscribed: float, spare: int) -> Iterator[tuple[int, int]]:
+    """Yield (down, up) of a leaf, one for each number of leaves from the fewest: as few uplinks as the ratio allows, then the most down."""
+    usable, seen = radix - spare, 0
+    for wanted in range(leaf_split(radix, oversubscribed, spare)[0], 0, -1):
+        leaf = -(-endpoints // wanted)
+        if leaf != seen:
+            seen, least = leaf, -(-endpoints // leaf)
+            up = int(whole_up(least / oversubscribed))
+            yield max(least, min(int(whole_down(up * oversubscribed)), usable - up)), up
+
+
 def _evenly(full: int, full_ups: int, tail_ups: int, radix: int) -> int:
     """Return the fewest cores that reach `full` pods of full_ups uplinks and one of tail_ups, all cores the same from each pod."""
     if not full:
         return -(-tail_ups // radix)
-    rest = range(1, radix // full + 1)  # links from one full pod to one core
-    return min(max(-(-full_ups // b), -(-tail_ups // (radix - full * b))) for b in rest if radix > full * b or not tail_ups)
+    most = (radix - bool(tail_ups)) // full  # links from one full pod to one core
+
+    def need(each: int) -> tuple[int, int]:
+        return -(-full_ups // each), -(-tail_ups // (radix - full * each)) if tail_ups else 0
+
+    cross = bisect_left(range(1, most), True, key=lambda each: need(each)[1] >= need(each)[0]) + 1  # one falls with it, one rises
+    return min(max(need(each)) for each in {cross, max(1, cross - 1)})
 
 
 @dataclass(frozen=True)
 class Network:
     """One rail in one plane. endpoints [1] GPU ports; down and up [ports] of a leaf; leaf, spine, core [switches].
 
-    pod_leaves and pod_spines [1] of a full pod (three tiers; with two tiers the network is one pod); bundle [links] between
-    one leaf and one spine. The last pod may hold fewer leaves: last_leaves and last_spines; last_planned, the leaves it will hold.
+    pod_leaves and pod_spines [1] of a full pod (three tiers; with two tiers the network is one pod); bundles [links] between
+    one leaf and one spine, least and most. The last pod may hold fewer leaves: last_leaves and last_spines; last_planned, the leaves it will hold.
     sized_for [1] endpoints that spines and cores were laid out for.
     """
 
@@ -142,31 +160,45 @@ class Network:
         return self.switches * self.radix - self.ports_used
 
     @property
-    def bundle(self) -> int:
-        """Links between one leaf and one spine of its (full) pod; 0 with one tier."""
-        return self.up // self.pod_spines if self.pod_spines else 0
+    def bundles(self) -> tuple[int, int]:
+        """Fewest and most links between one leaf and one spine of its (full) pod: equal, or one apart; 0 with one tier."""
+        return (self.up // self.pod_spines, -(-self.up // self.pod_spines)) if self.pod_spines else (0, 0)
 
     @property
     def nonblocking(self) -> bool:
-        """Whether every leaf can send up all it takes in, over equal bundles."""
+        """Whether every leaf can send up all it takes in, over the bundles that all leaves have."""
         return self.tiers == 1 or self.up >= min(self.down, self.endpoints)
 
 
-def _two_tier(leaf: int, up: int, ports: int) -> int:
-    """Return the spines with `ports` ports down that serve `leaf` leaves in equal bundles: the smallest divisor of `up` that does."""
-    return next(s for s in range(1, up + 1) if up % s == 0 and leaf * (up // s) <= ports)
+def _splits_well(up: int) -> bool:
+    """Return whether a leaf's uplinks have only the factors 2, 3 and 5, as those of every printed design."""
+    for factor in (2, 3, 5):
+        while up % factor == 0:
+            up //= factor
+    return up == 1
+
+
+def _spines(leaf: int, up: int, ports: int, equal: bool) -> int:
+    """Return the fewest spines with `ports` ports down that serve `leaf` leaves in bundles that are the same at every leaf.
+
+    equal: the smallest divisor of `up` that does, so that all bundles of a leaf are equal; else they differ by one link at most.
+    """
+    fewest = -(-up // (ports // leaf))
+    return next(s for s in range(fewest, up + 1) if up % s == 0) if equal else fewest
 
 
 def network(endpoints: int, radix: int, tiers: int | None = None, *, oversubscribed: float = 1.0, spare: int = 0,
             sized_for: int | None = None, split: tuple[int, int] | None = None, pod: tuple[int, int] | None = None) -> Network:
-    """Return one network: leaf = ceil(E/d), spine = the smallest divisor of u whose ports hold the leaves, cores evenly.
+    """Return one network: leaf = ceil(E/d), spines and cores the fewest with the same bundles at every leaf.
 
     Parameters: endpoints E [1] ports of GPUs in this network; radix k [ports]; tiers, 1 to 3, or None for the fewest;
     oversubscribed [1] at the leaf; spare [ports] left dark on every leaf; sized_for [1], endpoints that spines and cores are
     laid out for when the network must grow without moving a cable (default: endpoints); split (d, u) [ports] of a leaf where
     a published design fixes it; pod (leaves, spines) [1] of a full pod where a published design fixes it.
-    Returns: Network. d and u = k/2 without oversubscription; three tiers: pods of k/2 leaves, spine = leaf and core = leaf u / k
-    where pods are full and divide the core's ports; elsewhere the fewest with equal bundles, which is a little more.
+    Returns: Network. Without oversubscription d and u = k/2 and, where u has no factor but 2, 3 and 5, spine = the smallest divisor
+    of u whose ports hold the leaves; with it, the split of a leaf that needs the fewest switches and then the fewest links, its
+    ratio at most as asked. Three tiers: pods of k/2 leaves, spine = leaf and core = leaf u / k where pods are full and divide the
+    core's ports; elsewhere a little more.
     Raises: InputError for numbers out of range; Infeasible when E is above the ceiling of the tiers, naming the nearest design.
     Validity: one switch type throughout. Error: exact against the published tables of data/superpod_tables.csv.
     Source: Al-Fares et al. 2008; rounding to equal bundles as DGX SuperPOD reference architectures print it.
@@ -175,7 +207,7 @@ def network(endpoints: int, radix: int, tiers: int | None = None, *, oversubscri
     spare = int(count("spare_ports", spare, 0, MOST_PORTS))
     final = max(size, int(count("sized_for", sized_for))) if sized_for is not None else size
     down, up = split or leaf_split(k, oversubscribed, spare)
-    pod_leaves, pod_spines = pod or (k // 2, None)
+    pod_leaves = pod[0] if pod else k // 2
     limits = {1: k - spare, 2: k * down, 3: k * pod_leaves * down}
     if tiers is None:
         chosen = next((t for t, most in limits.items() if final <= most), MOST_TIERS)
@@ -187,18 +219,32 @@ def network(endpoints: int, radix: int, tiers: int | None = None, *, oversubscri
                          f"hold {limits[chosen]:,}", f"{deeper}at most {limits[chosen]:,} endpoints, or a larger radix, or more rails")
     if chosen == 1:
         return Network(size, k, 1, k - spare, 0, 1, last_leaves=1)
+    if split or oversubscribed == 1:
+        return _laid_out(size, final, k, chosen, (down, up), pod, sized_for is not None, _splits_well(up))
+    best = None
+    for tried in _splits(final, k, oversubscribed, spare):
+        leaf = -(-final // tried[0])
+        if leaf > k * (1 if chosen == 2 else pod_leaves) or (best and leaf > best[0]):
+            break
+        whole = _laid_out(final, final, k, chosen, tried, pod, sized_for is not None, False)
+        best = min(filter(None, (best, (whole.switches, whole.links, -tried[0], tried))))
+    return _laid_out(size, final, k, chosen, best[-1], pod, sized_for is not None, False)
+
+
+def _laid_out(size: int, final: int, k: int, tiers: int, split: tuple[int, int], pod: tuple[int, int] | None, kept: bool, equal: bool) -> Network:
+    """Return two or three tiers over leaves of one split; kept: spines and cores are laid out for `final` endpoints; equal as in `_spines`."""
+    down, up = split
     leaf, planned = -(-size // down), -(-final // down)
-    if chosen == 2:
-        spine = _two_tier(planned, up, k)
+    if tiers == 2:
+        spine = _spines(planned, up, k, equal)
         return Network(size, k, 2, down, up, leaf, spine, 0, 1, leaf, spine, leaf, spine, planned, final)
+    pod_leaves, pod_spines = pod or (k // 2, _spines(min(planned, k // 2), up, k // 2, equal))
     pods, planned_pods = -(-leaf // pod_leaves), -(-planned // pod_leaves)
-    pod_spines = pod_spines or _two_tier(min(planned, pod_leaves), up, k // 2)
     last, planned_last = leaf - (pods - 1) * pod_leaves, planned - (planned_pods - 1) * pod_leaves
-    whole = pods == 1 or pod is not None or sized_for is not None
-    last_spines = pod_spines if whole else _two_tier(last, up, k // 2)
-    if sized_for is None:
-        last_planned = last
-    else:
+    whole = pods == 1 or pod is not None or kept
+    last_spines = pod_spines if whole else _spines(last, up, k // 2, equal)
+    last_planned = last
+    if kept:
         last_planned = pod_leaves if planned_pods > pods else planned_last
     core = _evenly(planned_pods - 1, pod_leaves * up, planned_last * up, k)
     return Network(size, k, 3, down, up, leaf, (pods - 1) * pod_spines + last_spines, core, pods, min(planned, pod_leaves), pod_spines,

@@ -22,7 +22,7 @@ def _without_moving(net: Network) -> tuple[int, str]:
     """Return the endpoints one network grows to with all cables kept, and what stops it."""
     if net.tiers == 1:
         return net.down, f"the {net.down} ports of the one switch are taken: leaves and spines are another fabric"
-    bundle = net.up // net.last_spines
+    bundle = -(-net.up // net.last_spines)
     if net.tiers == 2:
         leaves = net.radix // bundle
         return leaves * net.down, (f"leaf {leaves + 1} finds no free port on the {net.spine} spines: bundles of {bundle} must be split over more "
