@@ -127,6 +127,13 @@ def understood(model: str | Mapping | Path) -> bool:
     return families.known_cache(kind)
 
 
+def positions(model: str | Mapping | Path) -> int:
+    """Return the longest sequence that a model's config names [token], 0 where it names none."""
+    name, config = source(model)
+    with _named(name):
+        return normalised(config, name).get("max_position_embeddings") or 0
+
+
 def cache_layers(model: str | Mapping | Path) -> tuple[Attention, ...]:
     """Return the attention layers alone: enough for a KV size where a config names no vocabulary or feed-forward width."""
     name, config = source(model)

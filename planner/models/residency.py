@@ -212,8 +212,9 @@ def max_sequences(pool_bytes: float, shape: ModelShape, tokens: float, bits: flo
     one = float(kv_bytes_per_gpu(shape, tokens, layout.dp, bits, layout, allocator))
     number = int(whole_down(pool_bytes / one)) if one > 0 else 10**9
     if number < 1:
+        most = int(tokens * pool_bytes / one)
         raise Infeasible("kv_cache", f"one sequence of {tokens:,.0f} tokens needs {one / 1e9:,.2f} GB a GPU, {pool_bytes / 1e9:,.2f} GB are left",
-                         f"at most {int(tokens * pool_bytes / one):,} tokens, or more GPUs")
+                         f"at most {most:,} tokens, or more GPUs" if most else "more GPUs, or a smaller format")
     return number * layout.dp
 
 
@@ -240,14 +241,18 @@ def candidate_layouts(shape: ModelShape, gpus: int) -> list[Layout]:
 
 
 def smallest_fit(shape: ModelShape, formats: Mapping[str, Format], device_bytes: float, memory_fraction: float, reserve_bytes: float,
-                 tokens: float, sequences: float, bits: float, limit: int = 4096) -> tuple[int, Layout, str]:
+                 tokens: float, sequences: float, bits: float, limit: int = 4096, group_reserve_bytes: float | None = None,
+                 expert_width_multiple: int = 0) -> tuple[int, Layout, str]:
     """Return the fewest GPUs that hold the weights and the KV cache of a load, the layout, and why one step fewer does not.
 
     Parameters: shape; formats; device_bytes [B]; memory_fraction [1]; reserve_bytes [B] a GPU besides; tokens [token] and sequences [1], 0 for
-    weights alone; bits [1] of the cache; limit [1] GPUs. Returns: (gpus [1], Layout, reason). Raises: Infeasible (weights or kv_cache).
+    weights alone; bits [1] of the cache; limit [1] GPUs; group_reserve_bytes [B] of a GPU that others work with (absent: the same);
+    expert_width_multiple as `weights_bytes_per_gpu`. Returns: (gpus [1], Layout, reason). Raises: Infeasible (weights or kv_cache).
     Validity: the layouts of `candidate_layouts`. Error: exact for those. Source: search.
     """
-    budget = device_bytes * fraction("memory_utilisation", memory_fraction, zero=False) - reserve_bytes
+    usable = device_bytes * fraction("memory_utilisation", memory_fraction, zero=False)
+    alone, grouped = (usable - (reserve_bytes if r is None else r) for r in (reserve_bytes, group_reserve_bytes))
+    budget = max(alone, grouped)
     total = sum(weights_bytes_per_gpu(shape, formats, Layout()).values())
     context = float(kv_bytes_per_gpu(shape, tokens, sequences, bits, Layout())) if sequences and tokens else 0.0
     if budget <= 0:
@@ -256,8 +261,9 @@ def smallest_fit(shape: ModelShape, formats: Mapping[str, Format], device_bytes:
     sizes = f"weights {total / 1e9:,.1f} GB and cache {context / 1e9:,.1f} GB, a GPU has {budget / 1e9:,.1f} GB"
     reason = sizes if start > 1 else "one GPU is the least"
     for gpus in range(start, limit + 1):
+        budget = alone if gpus == 1 else grouped
         for layout in candidate_layouts(shape, gpus):
-            weights = sum(weights_bytes_per_gpu(shape, formats, layout).values())
+            weights = sum(weights_bytes_per_gpu(shape, formats, layout, expert_width_multiple=expert_width_multiple).values())
             cache = float(kv_bytes_per_gpu(shape, tokens, sequences, bits, layout)) if sequences and tokens else 0.0
             if weights + cache <= budget:
                 return gpus, layout, reason

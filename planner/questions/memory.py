@@ -8,42 +8,16 @@ from planner.calibration import residency as calibrated
 from planner.calibration.table import constant
 from planner.errors import Infeasible, InputError
 from planner.facts import catalog, modelcards
-from planner.facts.evidence import claim
-from planner.facts.formats import assumed, number_format, stored_bits, weight_formats
+from planner.facts.formats import assumed
 from planner.models import residency, transformer
 from planner.plan.answer import Answer, exact, weakest
 from planner.plan.inputs import number
+from planner.questions.model_inputs import beyond, cache_bits, flag, formats_of, opened
 from planner.questions.registry import Input, Question
-from planner.shapes import Format, Layout, ModelShape
+from planner.shapes import Layout, ModelShape
 from planner.specs import Rack
 
 DEFAULT_MEMORY_FRACTION = 0.9
-
-
-def cache_bits(inputs: Mapping, default: str = "bf16") -> tuple[float, str]:
-    """Return (bits, note) of the KV cache from kv_format, or from kv_bytes an element; the default is said in the note.
-
-    Raises: InputError for both where they contradict.
-    """
-    if "kv_bytes" in inputs:
-        bits = 8.0 * number(inputs, "kv_bytes", low=0.25, high=8)
-        if "kv_format" not in inputs:
-            return bits, "kv_bytes is taken as all of an element, scales included" if bits < 8 else ""
-        if bits not in (number_format(inputs["kv_format"]).bits, stored_bits(inputs["kv_format"])):
-            raise InputError("kv_format and kv_bytes", f"{inputs['kv_format']} and {inputs['kv_bytes']}", "must agree: give one of them")
-    name = number_format(inputs.get("kv_format", default))
-    said = [] if "kv_format" in inputs else [f"kv_format not given: {default}"]
-    if name.bits_per_value > name.bits:
-        said.append(f"{name.name} cache at {name.bits_per_value:g} bits a value, its block scales included")
-    return name.bits_per_value, "; ".join(said)
-
-
-def flag(inputs: Mapping, name: str, default: bool) -> bool:
-    """Return an input that is true or false. Raises: InputError for anything else, "false" as text among it."""
-    value = inputs.get(name, default)
-    if not isinstance(value, bool):
-        raise InputError(name, value, "must be true or false")
-    return value
 
 
 def _whole_heads(layers, tp: int) -> None:
@@ -58,11 +32,6 @@ def system(inputs: Mapping) -> Rack:
     return catalog.system_from(inputs["system"], inputs.get("profile"), inputs.get("gpu_watts"))
 
 
-def formats_of(inputs: Mapping, shape: ModelShape) -> dict[str, Format]:
-    """Return part -> Format of the chosen weights (weight_format or formats.weights), as released where none is named."""
-    return weight_formats(shape, inputs.get("weight_format"))
-
-
 def replicated(layers, tp: int) -> list[str]:
     """Return in words what tensor parallelism keeps more than once: KV heads beyond their number, and latents on every GPU."""
     words = []
@@ -74,29 +43,10 @@ def replicated(layers, tp: int) -> list[str]:
     return words
 
 
-def _shared(inputs: Mapping, text: str = "weight_format") -> dict:
-    """Return the inputs with `formats` opened: {weights, kv} or {weight_format, kv_format} become plain inputs; one word is the input `text`."""
-    opened = dict(inputs)
-    given = opened.pop("formats", None)
-    if isinstance(given, Mapping):
-        names = {"weights": "weight_format", "weight": "weight_format", "weight_format": "weight_format", "kv": "kv_format", "kv_format": "kv_format"}
-        for key, value in given.items():
-            if key not in names:
-                raise InputError(f"formats.{key}", value, f"is not one of {', '.join(names)}")
-            if opened.setdefault(names[key], value) != value:
-                raise InputError(f"formats.{key} and {names[key]}", f"{value} and {opened[names[key]]}", "must agree")
-    elif isinstance(given, str):
-        if opened.setdefault(text, given) != given:
-            raise InputError(f"formats and {text}", f"{given} and {opened[text]}", "must agree")
-    elif given is not None:
-        raise InputError("formats", given, "must be {weights, kv}")
-    return opened
-
-
 def _kv_bytes(inputs: dict) -> Answer:
     bits, note = cache_bits(inputs)
     layers = modelcards.cache_layers(inputs["model"])
-    tokens = number(inputs, "tokens", high=1e12)
+    tokens = number(inputs, "tokens", high=1e12, whole=True)
     sequences = number(inputs, "sequences", high=1e12)
     allocator = inputs["allocator"]
     tp = int(number(inputs, "tp", low=1, high=1e6, whole=True))
@@ -108,7 +58,7 @@ def _kv_bytes(inputs: dict) -> Answer:
     state = transformer.state_bytes(layers, sequences)
     if state:
         note = "; ".join(n for n in (note, f"recurrent layers keep {state:,.0f} B more, whatever the length") if n)
-    note = "; ".join(n for n in (note, *replicated(layers, tp)) if n)
+    note = "; ".join(n for n in (note, *replicated(layers, tp), *beyond(tokens, modelcards.positions(inputs["model"]))) if n)
     basis = f"{allocator}, per GPU of TP{tp}" if tp > 1 else f"{allocator}, one replica"
     if not modelcards.understood(inputs["model"]):
         note = "; ".join(n for n in (note, "upper bound: this model_type is not known, its layers are read as a Llama-like model's") if n)
@@ -120,9 +70,14 @@ def _layout(inputs: Mapping) -> Layout:
     return residency.check_layout(inputs.get("layout", {}))
 
 
+def _padded(rack: Rack | None) -> int:
+    """Return the multiple to which an engine widens the experts on a GPU kind, 0 for none."""
+    return calibrated.EXPERT_WIDTH_MULTIPLE if rack is not None and rack.accelerator.generation == "hopper" else 0
+
+
 def _weights(inputs: Mapping, shape: ModelShape, layout: Layout, rack: Rack | None = None) -> float:
-    padded = calibrated.EXPERT_WIDTH_MULTIPLE if rack is not None and rack.accelerator.generation == "hopper" else 0
-    return sum(residency.weights_bytes_per_gpu(shape, formats_of(inputs, shape), layout, flag(inputs, "mtp", False), padded).values())
+    formats = formats_of(inputs, shape)
+    return sum(residency.weights_bytes_per_gpu(shape, formats, layout, flag(inputs, "mtp", False), _padded(rack)).values())
 
 
 def _weights_bytes_per_gpu(inputs: dict) -> Answer:
@@ -149,8 +104,29 @@ def _weights_bytes_per_gpu(inputs: dict) -> Answer:
     )
 
 
+def _usable(inputs: Mapping) -> float:
+    """Return the share of device memory an engine may use: one default for every question."""
+    return number(inputs, "memory_utilisation", low=1e-6, high=1.0, default=DEFAULT_MEMORY_FRACTION)
+
+
+def _besides(inputs: Mapping, gpus: int) -> tuple[float, float, float]:
+    """Return (value, low, high) [B] of what a GPU keeps besides weights, activations and cache: as typed, else the non-torch memory measured."""
+    if "reserve_bytes" in inputs:
+        return (float(number(inputs, "reserve_bytes", high=1e12)),) * 3
+    return calibrated.other_bytes(gpus)
+
+
+def _budget(inputs: Mapping, shape: ModelShape, activations: bool = True) -> str:
+    """Return in words what is taken off a GPU's memory before weights and cache."""
+    words = [f"memory_utilisation {_usable(inputs):g}"]
+    words += [f"activation peak {calibrated.activation_bytes(shape)[0] / 1e9:,.2f} GB"] if activations else []
+    other = "as typed" if "reserve_bytes" in inputs else "non-torch memory as measured"
+    ends = sorted({f"{_besides(inputs, n)[0] / 1e9:,.2f}" for n in (1, 2)})
+    return ", ".join([*words, f"{' to '.join(ends)} GB besides ({other})"])
+
+
 def _pool(inputs: Mapping, rack: Rack, shape: ModelShape, layout: Layout) -> tuple[float, float, float, str]:
-    fraction = number(inputs, "memory_utilisation", low=1e-6, high=1.0, default=DEFAULT_MEMORY_FRACTION)
+    fraction = _usable(inputs)
     device = rack.accelerator.hbm_bytes
     behind = catalog.claims_behind(rack).get("hbm_bytes")
     weights = _weights(inputs, shape, layout, rack)
@@ -158,7 +134,7 @@ def _pool(inputs: Mapping, rack: Rack, shape: ModelShape, layout: Layout) -> tup
     if weights > device * fraction:
         limit = f"weights need {weights / 1e9:,.1f} GB a GPU with {layout.label}, {fraction:.0%} of {device / 1e9:,.1f} GB may be used"
         raise Infeasible("weights", limit, "more GPUs, or a smaller format")
-    activations, others = calibrated.activation_bytes(shape), calibrated.other_bytes(layout.gpus)
+    activations, others = calibrated.activation_bytes(shape), _besides(inputs, layout.gpus)
     value = residency.kv_pool_bytes(device, fraction, weights, activations[0], others[0])
     low = residency.kv_pool_bytes(behind.low if behind else device, fraction, weights * error.high, activations[2], others[2])
     high = residency.kv_pool_bytes(behind.high if behind else device, fraction, weights * error.low, activations[1], others[1])
@@ -170,24 +146,25 @@ def _how(rack: Rack, shape: ModelShape) -> str:
     return "assumed" if shape.upper_bound else "modelled" if rack.name == "h100-sxm" else "extrapolated"
 
 
-def _default_layout(inputs: Mapping, shape: ModelShape) -> Layout:
+def _layouts(inputs: Mapping, shape: ModelShape) -> list[Layout]:
+    """Return the layout that is given, or those that the GPUs given allow: fewest stages first, then least weights on a GPU."""
     if inputs.get("layout") != {} and "layout" in inputs:
         layout = _layout(inputs)
         gpus = inputs.get("gpus")
         if gpus is not None and layout.gpus != number(inputs, "gpus", low=1, high=1e7, whole=True):
             raise InputError("layout", f"{layout.label} = {layout.gpus} GPUs", f"must use the {gpus} GPUs given")
-        return layout
+        return [layout]
     gpus = int(number(inputs, "gpus", low=1, high=1e7, whole=True, default=1))
     layouts = residency.candidate_layouts(shape, gpus)
     if not layouts:
         raise Infeasible("layout", f"no layout of {shape.heads} heads and {shape.layers} layers uses {gpus} GPUs", "a power of two")
     formats = formats_of(inputs, shape)
-    return min(layouts, key=lambda one: (one.pp, sum(residency.weights_bytes_per_gpu(shape, formats, one).values())))
+    return sorted(layouts, key=lambda one: (one.pp, sum(residency.weights_bytes_per_gpu(shape, formats, one).values())))
 
 
 def _kv_pool(inputs: dict) -> Answer:
     rack, shape = system(inputs), modelcards.load(inputs["model"])
-    layout = _default_layout(inputs, shape)
+    layout = _layouts(inputs, shape)[0]
     low, value, high, grade = _pool(inputs, rack, shape, layout)
     how = _how(rack, shape)
     return Answer(
@@ -200,34 +177,46 @@ def _kv_pool(inputs: dict) -> Answer:
         high,
         basis="one GPU",
         limit="hbm",
-        note="; ".join([f"layout {layout.label}", "activation peak modelled, graphs outside", *shape.notes]),
+        note="; ".join([f"layout {layout.label}", _budget(inputs, shape), "activation peak modelled, graphs outside", *shape.notes]),
     )
 
 
 def _max_sequences(inputs: dict) -> Answer:
     rack, shape = system(inputs), modelcards.load(inputs["model"])
-    layout = _default_layout(inputs, shape)
     bits, note = cache_bits(inputs, "fp8")
-    tokens = number(inputs, "context_tokens", low=1, high=1e10)
-    ends = []
-    pools = _pool(inputs, rack, shape, layout)
-    for pool in pools[:3]:
+    tokens = number(inputs, "context_tokens", low=1, high=1e10, whole=True)
+
+    def held(pool: float, layout: Layout) -> int:
+        return residency.max_sequences(pool, shape, tokens, bits, layout, inputs["allocator"])
+
+    found, refusals = [], []
+    for one in _layouts(inputs, shape):
         try:
-            ends.append(residency.max_sequences(pool, shape, tokens, bits, layout, inputs["allocator"]))
+            pools = _pool(inputs, rack, shape, one)
+            found.append((held(pools[1], one), one, pools))
+        except Infeasible as error:
+            refusals.append(error)
+    if not found:
+        no = next((r for r in refusals if r.cause == "kv_cache"), refusals[0])
+        raise Infeasible(no.cause, f"{no.limit} ({_budget(inputs, shape)})", no.next_step)
+    most, layout, pools = max(found, key=lambda one: one[0])
+    ends = []
+    for pool in (pools[0], pools[2]):
+        try:
+            ends.append(held(pool, layout))
         except Infeasible:
-            if pool == pools[1]:
-                raise
             ends.append(0)
+    words = (f"layout {layout.label}", note, _budget(inputs, shape), *beyond(tokens, shape.max_context), *replicated(shape.attention, layout.tp))
     return Answer(
         "max_sequences",
-        float(ends[1]),
+        float(most),
         "count",
         _how(rack, shape),
         pools[3],
         float(ends[0]),
-        float(ends[2]),
+        float(ends[1]),
         basis="one replica",
-        note="; ".join(n for n in (f"layout {layout.label}", note, *replicated(shape.attention, layout.tp), *shape.notes) if n),
+        note="; ".join(n for n in (*words, *shape.notes) if n),
         limit="kv_cache",
     )
 
@@ -235,18 +224,23 @@ def _max_sequences(inputs: dict) -> Answer:
 def _smallest_fit(inputs: dict) -> Answer:
     rack, shape = system(inputs), modelcards.load(inputs["model"])
     bits, note = cache_bits(inputs, "fp8")
-    fraction = number(inputs, "memory_utilisation", low=1e-6, high=1.0, default=0.95)
-    reserve = number(inputs, "reserve_bytes", high=1e12, default=claim("P0010").base_value)
+    tokens, sequences = number(inputs, "context_tokens", high=1e10, whole=True), number(inputs, "sequences", high=1e9)
+    cached = bool(tokens and sequences)
+    activations = calibrated.activation_bytes(shape)[0] if cached else 0.0
     gpus, layout, reason = residency.smallest_fit(
         shape,
         formats_of(inputs, shape),
         rack.accelerator.hbm_bytes,
-        fraction,
-        reserve,
-        number(inputs, "context_tokens", high=1e10),
-        number(inputs, "sequences", high=1e9),
+        _usable(inputs),
+        _besides(inputs, 1)[0] + activations,
+        tokens,
+        sequences,
         bits,
+        group_reserve_bytes=_besides(inputs, 2)[0] + activations,
+        expert_width_multiple=_padded(rack),
     )
+    words = [note, *([] if cached else ["weights alone: no cache and no activation peak"]), _budget(inputs, shape, cached)]
+    words += beyond(tokens, shape.max_context)
     behind = catalog.claims_behind(rack).get("hbm_bytes")
     return exact(
         "smallest_fit",
@@ -255,7 +249,7 @@ def _smallest_fit(inputs: dict) -> Answer:
         how="assumed" if shape.upper_bound else "modelled",
         grade=behind.grade if behind and not shape.upper_bound else "P",
         limit="hbm",
-        note="; ".join(n for n in (f"layout {layout.label}; one step fewer: {reason}", note, *shape.notes) if n),
+        note="; ".join(n for n in (f"layout {layout.label}; one step fewer: {reason}", *words, *shape.notes) if n),
     )
 
 
@@ -275,13 +269,9 @@ ON_SYSTEM = {
     "model": MODEL,
     **FORMATS,
     "layout": Input("{tp, ep, dp or attention_dp, pp, moe_tp}, or words such as TP8 EP8", structured=True),
-    "memory_utilisation": Input("share of device memory an engine may use", "fraction"),
+    "memory_utilisation": Input("share of device memory an engine may use", "fraction", default=DEFAULT_MEMORY_FRACTION),
+    "reserve_bytes": Input("a GPU besides weights, activations and cache; absent: the non-torch memory measured of an engine", "B"),
 }
-
-
-def opened(answer, text: str = "weight_format"):
-    """Return the answer function with `formats` opened into weight_format and kv_format first; one word alone is the input `text`."""
-    return lambda inputs: answer(_shared(inputs, text))
 
 
 QUESTIONS = (
@@ -337,8 +327,7 @@ QUESTIONS = (
         {
             **{k: v for k, v in ON_SYSTEM.items() if k not in ("gpus", "layout")},
             "context_tokens": Input("of each sequence", "tokens", default=0),
-            "sequences": Input("how many", "count", default=0),
-            "reserve_bytes": Input("a GPU besides", "B"),
+            "sequences": Input("how many; 0: weights alone, without cache and activation peak", "count", default=0),
         },
         opened(_smallest_fit),
     ),

@@ -338,3 +338,63 @@ def test_plans_count_the_scales_of_a_cache():
 
     text = (folder("scenarios") / "rubin-vs-gb300.toml").read_text().replace('kv_format = "fp8"', 'kv_format = "nvfp4"')
     assert {case.kv_bits for case in resolve(loads(text))} == {4.5}
+
+
+FP8 = {"weight_format": "fp8", "kv_format": "fp8"}
+
+
+@pytest.mark.parametrize(
+    ("system", "model", "tokens", "sequences"),
+    [
+        ("h100-sxm", "Llama-3.1-70B", 8192, 1),
+        ("h100-sxm", "Llama-3.1-70B", 8192, 80),
+        ("h200-sxm", "DeepSeek-R1", 4096, 700),
+        ("h100-sxm", "gpt-oss-120b", 32_768, 64),
+        ("gb300-nvl72", "Qwen/Qwen3-235B-A22B", 40_000, 50),
+        ("b200-hgx", "Llama-3.1-405B", 100_000, 20),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"memory_utilisation": 0.95}, {"reserve_bytes": 4e9}])
+def test_the_smallest_fit_and_the_most_sequences_have_one_budget(system, model, tokens, sequences, more):
+    given = {"system": system, "model": model, "context_tokens": tokens, **FP8, **more}
+    gpus = int(ask("smallest_fit", sequences=sequences, **given).value)
+    assert ask("max_sequences", gpus=gpus, **given).value >= sequences
+    for fewer in range(1, gpus):
+        try:
+            assert ask("max_sequences", gpus=fewer, **given).value < sequences
+        except Infeasible:
+            continue
+
+
+def test_the_budget_and_its_default_are_named(capsys):
+    from planner.cli import main
+
+    words = "memory_utilisation 0.9, activation peak 5.20 GB, 0.14 to 0.59 GB besides (non-torch memory as measured)"
+    given = {"system": "h100-sxm", "model": "Llama-3.1-70B", "context_tokens": 8192, **FP8}
+    assert words in ask("smallest_fit", sequences=1, **given).note
+    assert words in ask("max_sequences", gpus=2, **given).note
+    with pytest.raises(Infeasible, match=r"activation peak 5\.20 GB"):
+        ask("max_sequences", gpus=1, **given)
+    alone = ask("smallest_fit", system="h200", model="DeepSeek-R1", weight_format="fp8").note
+    assert "weights alone" in alone
+    assert "activation peak 5" not in alone
+    assert main(["check", "--questions"]) == 0
+    assert capsys.readouterr().out.count("share of device memory an engine may use; default 0.9") == 3
+
+
+def test_lengths_beyond_the_positions_are_said():
+    long = {"system": "gb300-nvl72", "model": "Llama-3.1-70B", "context_tokens": 200_000, **FP8}
+    words = "200,000 tokens do not fit the model's 131,072 positions"
+    assert words in ask("max_sequences", gpus=4, **long).note
+    assert words in ask("smallest_fit", sequences=1, **long).note
+    assert words in ask("kv_bytes", model="Llama-3.1-70B", tokens=200_000).note
+    assert "positions" not in ask("kv_bytes", model="Llama-3.1-70B", tokens=131_072).note
+
+
+@pytest.mark.parametrize("tokens", [1.5, 0.3, 1e-9])
+def test_a_part_of_a_token_is_refused(tokens):
+    with pytest.raises(InputError, match="tokens must be a whole number"):
+        ask("kv_bytes", model="Llama-3.1-70B", tokens=tokens)
+    for question in ("max_sequences", "smallest_fit"):
+        with pytest.raises(InputError, match="context_tokens must be a whole number"):
+            ask(question, system="gb300-nvl72", model="Llama-3.1-70B", context_tokens=1000 + tokens, **FP8)
