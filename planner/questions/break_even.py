@@ -146,6 +146,8 @@ def answer(inputs: dict) -> Answer:
     said = "electricity in the price" if included else "electricity beside the price"
     who = " against ".join(str(s["system"]) for s in (own, other) if "system" in s)
     note = "" if "utilisation" in own else "utilisation not given: the same full rate on both sides"
+    if included and any(k in s for s in (own, other) for k in ("watts", "usd_per_kwh", "pue")):
+        note += "; power and its price not used: the prices hold electricity"
     note += _beside(own, kind, value)
     return exact("break_even_gpu_hour", value, HOURLY.get(kind, "USD/h"), note=note.removeprefix("; "),
                  basis=f"{who + '; ' if who else ''}equal cost a token at one SLO; {said}; the price is of the same unit as the other system's")

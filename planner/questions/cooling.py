@@ -89,6 +89,8 @@ def _chiller_free(inputs: dict) -> Answer:
     approach = coolants.approach_kelvin()
     own = inputs.get("approach_kelvin")
     ends = tuple(float(nonnegative("approach_kelvin", own)) for _ in range(3)) if own is not None else approach
+    if "outdoor_celsius" in inputs and "climate" in inputs:
+        raise InputError("climate", inputs["climate"], "says the temperatures a second time (also outdoor_celsius)")
     if "outdoor_celsius" in inputs:
         air, what, grade = inputs["outdoor_celsius"], "temperatures as given", "A" if own is not None else "P"
     elif "climate" in inputs:

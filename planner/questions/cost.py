@@ -10,7 +10,7 @@ from planner.plan.answer import Answer, exact, missing
 from planner.questions import break_even
 from planner.questions.money import money, one_currency, unpriced
 from planner.questions.power import watts_input
-from planner.questions.registry import Input, Question
+from planner.questions.registry import Input, Question, not_used
 from planner.questions.tokens_per_mw import RATES, token_rate
 from planner.units import count, fraction, number, positive
 
@@ -84,6 +84,8 @@ def _with_tps(inputs: Mapping) -> dict:
     found = dict(inputs)
     if "tps" not in found:
         return found
+    if twice := [k for k in RATES if "tokens_per_s" in k and k in found]:
+        raise InputError("tps", found["tps"], f"says the rate a second time (also {twice[0]})")
     whole = [k for k in ("usd_per_hour", "usd_per_rack_hour") if k in found]
     priced = {"usd_per_gpu_hour": 1, "usd_per_rack_hour": found.get("gpus_per_rack", RACK_GPUS)}
     for name, gpus in priced.items():
@@ -116,6 +118,8 @@ def _usd_per_mtok(inputs: dict) -> Answer:
     parts = " and ".join(p for p in (what, "electricity" if energy is not None else "") if p)
     only = "; electricity only: no price of hardware" if amount is None else ""
     note = "" if "utilisation" in inputs else "utilisation not given: taken as 1, fully used"
+    if energy is None and (unused := not_used(inputs, "pue", "boundary")):
+        note += f"{'; ' if note else ''}{unused}: no power is given"
     basis = f"{tokens} tokens at utilisation {utilisation:g}, all cost on them; {parts}{only}"
     return exact("usd_per_mtok", value, "USD/Mtok", basis=basis, note=note)
 

@@ -49,6 +49,12 @@ class Input:
         return value
 
 
+def not_used(inputs: Mapping, *names: str) -> str:
+    """Return the note that says which of the inputs given had no part in the answer, empty where none of them is given."""
+    found = [name for name in names if inputs.get(name) is not None]
+    return f"{', '.join(found)} not used" if found else ""
+
+
 @dataclass(frozen=True)
 class Question:
     """One question of `planner check`: answer(inputs) -> Answer, with inputs checked against the table first.

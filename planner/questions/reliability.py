@@ -12,7 +12,7 @@ from planner.calibration import reliability as populations
 from planner.errors import Infeasible, InputError
 from planner.models import reliability, stragglers
 from planner.plan.answer import Answer, exact, weakest
-from planner.questions.registry import Input, Question
+from planner.questions.registry import Input, Question, not_used
 from planner.units import UNITS, count, fraction, nonnegative, number, positive, to_base
 
 DAY = 86400.0
@@ -117,7 +117,13 @@ def _label(inputs: Mapping, note: str) -> str:
     """Return the note with what is said of a population beside a rate of the user's own: its published rate is not used."""
     name = str(inputs.get("population", "")).strip()
     published = name and name.lower().replace("8-gpu ", "").rstrip("s") not in NOUNS and not _RATE.fullmatch(name.lower().replace("1/", "/", 1))
-    return "; ".join(n for n in (note, f"population {name} is a label here: the rate given counts" if published else "") if n)
+    return "; ".join(n for n in (note, f"population {name} is a label here: the rate given counts" if published else "", _beside(inputs)) if n)
+
+
+def _beside(inputs: Mapping) -> str:
+    """Return what is given to no rate that would use it."""
+    names = {"failure_rate_unit": "failure_rate", "counted_gpus": "interruptions"}
+    return not_used(inputs, *(name for name, needs in names.items() if needs not in inputs))
 
 
 def job_rate(inputs: Mapping) -> JobRate:
@@ -157,7 +163,7 @@ def job_rate(inputs: Mapping) -> JobRate:
         per_node = int(count("gpus_per_node", inputs.get("gpus_per_node", int(row["gpus_per_node"]))))
         low, value, high = ((getattr(node, part) * gpus / per_node + getattr(job, part) + job_day) / DAY for part in ("low", "value", "high"))
         return JobRate(value, low, high, "assumed" if row["kind"] == "assumed" else "modelled", row["grade"],
-                       f"population {name}: {row['note']}")
+                       "; ".join(n for n in (f"population {name}: {row['note']}", _beside(inputs)) if n))
     rate, what, note = given
     nodes = {"gpu": gpus, "node": gpus / per_node, "job": 1.0, "rack": gpus / int(count("gpus_per_rack", inputs.get("gpus_per_rack", 72)))}[what]
     per_s = (rate * nodes + job_day) / DAY
@@ -191,7 +197,7 @@ def _times(inputs: Mapping) -> tuple[float, float, float]:
 def _waiting(inputs: Mapping, rate: JobRate) -> tuple[float, str]:
     """Return (share of the goodput left by waiting for a spare, note)."""
     if "spares" not in inputs:
-        return 1.0, ""
+        return 1.0, not_used(inputs, "repair_h") and "repair_h not used: without spares every failed node is replaced at once"
     if "repair_h" not in inputs:
         raise InputError("repair_h", None, "is required with spares: the hours a failed node is out of service")
     nodes = -(-int(count("gpus", inputs.get("gpus"))) // int(count("gpus_per_node", inputs.get("gpus_per_node", 8))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from planner.calibration import rl as calibrated
 from planner.calibration.table import constant
@@ -10,7 +11,7 @@ from planner.errors import InputError
 from planner.facts import catalog, training_models
 from planner.models import rl
 from planner.plan.answer import Answer
-from planner.questions.registry import Input, Question
+from planner.questions.registry import Input, Question, not_used
 from planner.questions.reliability import spellings
 from planner.units import count, nonnegative, positive
 
@@ -130,7 +131,10 @@ def _rl_step(inputs: dict) -> Answer:
         for name in ("system", "gpus", "responses", "mean_tokens"):
             if name not in inputs:
                 raise InputError(name, None, "is required for a whole step from the model (or give the phases)")
-        return _published(inputs) if mode == "synchronous" else _overlapped(inputs)
+        found = _published(inputs) if mode == "synchronous" else _overlapped(inputs)
+        unused = not_used(inputs, "reward_s", "logprobs_s", "sync_s", "checkpoint_s", "weight_bytes", "tpot_s", "rollout_gpus", "train_gpus",
+                          "optimizer_steps")
+        return replace(found, note="; ".join(n for n in (found.note, unused) if n))
     low, high, note = _rollout(inputs)
     train, sync = _train(inputs), _sync(inputs)
     reward, logprobs, checkpoint = (float(nonnegative(n, inputs[n])) if n in inputs else 0.0 for n in ("reward_s", "logprobs_s", "checkpoint_s"))
@@ -143,7 +147,11 @@ def _rl_step(inputs: dict) -> Answer:
         parts = {"rollout pool": low, "training pool": reward + logprobs + train + checkpoint, "weight_sync": sync}
     limit = max(parts, key=lambda k: parts[k])
     grow = f"grow the {limit}" if mode == "asynchronous" and limit.endswith("pool") else ""
-    notes = [n for n in (note, grow, ", ".join(f"{k} {v:,.3g} s" for k, v in parts.items() if v)) if n]
+    others = [*(("serving", "tpot_s", "tokens_per_s_per_gpu", *LENGTHS, "rollout_gpus", "gpus") if "rollout_s" in inputs else ()),
+              *(("training", "optimizer_steps") if "train_s" in inputs else ()), *(("weight_bytes",) if "sync_s" in inputs else ()),
+              *(("tokens_per_s_per_gpu", "tpot_s") if "serving" in inputs else ()), "train_gpus", "system", "model"]
+    listed = ", ".join(f"{k} {v:,.3g} s" for k, v in parts.items() if v)
+    notes = [n for n in (note, grow, listed, not_used(inputs, *dict.fromkeys(others))) if n]
     return Answer("rl_step", values[0], "s", "modelled", "P", values[0], values[1], lower=values[0], upper=values[1], limit=limit, basis=mode,
                   note="; ".join(notes))
 

@@ -43,6 +43,9 @@ def state_of(inputs: Mapping) -> tuple[str, dict[str, float], str]:
 def state_bytes(inputs: Mapping) -> tuple[dict[str, float], str, str]:
     """Return (component -> bytes [B], name of the format, grade) from params, a model of the catalogue, or the bytes of its weights."""
     name, state, grade = state_of(inputs)
+    twice = [k for k in ("total_bytes", "model_bytes", "params") if k in inputs]
+    if len(twice) > 1:
+        raise InputError(twice[1], inputs[twice[1]], f"says the size a second time (also {twice[0]})")
     if "total_bytes" in inputs:
         return {"total": float(positive("total_bytes", inputs["total_bytes"]))}, "as given", "P"
     if "model_bytes" in inputs:
@@ -211,9 +214,12 @@ def _archive_cost(inputs: dict) -> Answer:
     share, said = _leaving(inputs["egress"])
     if read and share and kind.egress_usd is None:
         return missing("archive_cost", "USD", f"egress fee of {kind.name} not available")
-    requests = float(nonnegative("usd_per_1000_requests", inputs["usd_per_1000_requests"])) / 1000
+    for name, needs in (("objects", "usd_per_1000_requests"), ("usd_per_1000_requests", "objects")):
+        if name in inputs and needs not in inputs:
+            raise InputError(needs, None, f"is required with {name}: requests without a price do not cost 0")
+    requests = float(nonnegative("usd_per_1000_requests", inputs.get("usd_per_1000_requests", 0.0))) / 1000
     parts = storage.tier_monthly_usd(size, kind.storage_usd, read, kind.retrieval_usd or 0.0, share * (kind.egress_usd or 0.0),
-                                     inputs["objects"], requests)
+                                     inputs.get("objects", 0.0), requests)
     note = ", ".join(f"{k} {float(v):,.2f}" for k, v in parts.items()) + (f"; prices of {kind.date}" if kind.date else "") + f"; {said}"
     value = float(sum(parts.values()))
     return Answer("archive_cost", value, "USD", "modelled", kind.grade, value, value, basis="per month", note=note)
@@ -277,6 +283,6 @@ QUESTIONS = (
                                           "tib": "TiB"}),
               "reread_fraction": Input("share read a month", default=0.0, also={"reread_share": ""}),
               "egress": Input("true: reads leave the provider; false: they do not; or the share that does", default=True),
-              "objects": Input("objects requested a month", default=0.0), "usd_per_1000_requests": Input("request price", default=0.0)},
+              "objects": Input("objects requested a month"), "usd_per_1000_requests": Input("request price, with objects")},
              _archive_cost),
 )

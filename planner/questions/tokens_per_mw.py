@@ -22,7 +22,10 @@ def _watts_per_gpu(inputs: Mapping) -> tuple[np.ndarray, str, str, str]:
     given = [k for k in ("watts_per_gpu", "it_watts", "facility_watts", "system") if k in inputs]
     if given == ["system"]:
         rack = system_of(inputs)
-        load, _ = load_of({"load": "typical" if inputs.get("power") == "average" else "provisioned", **inputs})
+        usual = inputs.get("scenario", "typical") if inputs.get("power", "average" if "scenario" in inputs else "") == "average" else "provisioned"
+        load, _ = load_of({"load": usual, **inputs})
+        if "power_boundary" in inputs:
+            raise InputError("power_boundary", inputs["power_boundary"], "has no effect on a system's power: ask for a boundary")
         if (inputs.get("power") == "provisioned" and load.value < 1) or (inputs.get("power") == "average" and load.scope == "provisioned"):
             raise InputError("load", inputs["load"], f"contradicts power = {inputs['power']}")
         parts = calibrated.rack_watts(rack, load)
@@ -33,6 +36,8 @@ def _watts_per_gpu(inputs: Mapping) -> tuple[np.ndarray, str, str, str]:
     if len(given) != 1:
         raise InputError("watts_per_gpu", " and ".join(given) or None, "give power once: watts_per_gpu, it_watts, facility_watts or a system")
     boundary = {"it_watts": "it", "facility_watts": "facility"}.get(given[0], inputs.get("power_boundary", "it"))
+    if inputs.get("power_boundary", boundary) != boundary:
+        raise InputError("power_boundary", inputs["power_boundary"], f"contradicts {given[0]}")
     if boundary not in BOUNDARIES:
         raise InputError("power_boundary", boundary, f"must be one of {', '.join(BOUNDARIES)}")
     unused = [k for k in ("system", "profile", "gpu_watts", "load", "model", "scenario", "platform", "cooling") if k in inputs]
@@ -94,7 +99,7 @@ def _tokens_per_mw(inputs: dict) -> Answer:
     for name, allowed in said.items():
         if inputs.get(name) not in (None, *allowed):
             raise InputError(name, inputs[name], f"must be {' or '.join(allowed)}")
-    if grade == "P" and "power" not in inputs and "load" not in inputs:
+    if grade == "P" and not {"power", "load", "scenario"} & set(inputs):
         inputs = {**inputs, "power": "provisioned"}
     gpus, kind = inputs.get("gpus_counted", "deployed or decode"), inputs.get("power", "average or provisioned")
     basis = f"{tokens} tokens, {gpus} GPUs{_unsaid(inputs, 'gpus_counted')}, {boundary} boundary, {at}, {kind} power{_unsaid(inputs, 'power')}"
@@ -167,6 +172,8 @@ def _joules(inputs: dict) -> Answer:
 def _with_tps(inputs: Mapping) -> dict:
     """Return the inputs with a bare `tps` read as the rate of whatever the power is of."""
     found = dict(inputs)
+    if twice := [k for k in RATES if "tokens_per_s" in k and k in found and "tps" in found]:
+        raise InputError("tps", found["tps"], f"says the rate a second time (also {twice[0]})")
     if "tps" in found:
         whole = any(k in found for k in ("it_watts", "facility_watts"))
         found["tokens_per_s" if whole else "tokens_per_s_per_gpu"] = found.pop("tps")

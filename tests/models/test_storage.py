@@ -138,6 +138,7 @@ OWN_TIERS = [{"name": n, "provider": n, "storage_usd_per_gb_month": s, "retrieva
 
 @pytest.mark.parametrize(("question", "inputs", "words"), [
     ("archive_cost", {"tier": OWN_TIERS[0], "stored_tb": 1, "reread_fraction": 1, "egress": "no"}, "true, false, or"),
+    ("archive_cost", {"tier": OWN_TIERS[0], "stored_tb": 1, "objects": 1e6}, "usd_per_1000_requests is required"),
     ("archive_break_even", {"tiers": OWN_TIERS, "egress": 50}, "share, not a percent"),
     ("archive_break_even", {"tiers": [{k: v for k, v in t.items() if k != "egress_usd_per_gb"} | {"provider": "p"} for t in OWN_TIERS], "egress": 50},
      "share, not a percent"),

@@ -117,6 +117,7 @@ OTHER = {"price": 3, "tps_per_gpu": 500}
 
 @pytest.mark.parametrize(("question", "inputs", "words"), [
     ("usd_per_mtok", {"usd_gpu_h": 3, "gpus": 72, "tps": 72000}, "must say what it is of"),
+    ("usd_per_mtok", {"usd_gpu_h": 3, "tokens_per_s_per_gpu": 3, "tps": 72000}, "a second time"),
     ("usd_per_mtok", {"usd_per_rack_hour": 216, "gpus": 144, "tps": 72000}, "must say what it is of"),
     ("tokens_usd", {"input": 1, "p_in": {"value": 3, "unit": "USD/h"}}, "usd_per_mtok_input.unit"),
     ("usd_per_mtok", {"usd_gpu_h": {"value": 2200, "unit": "USD/GPU-month"}, "tps": 1000}, "usd_per_gpu_hour.unit"),

@@ -156,6 +156,10 @@ RACK = {"system": "gb300-nvl72"}
 @pytest.mark.parametrize(("question", "inputs", "words"), [
     ("tokens_per_mw", {**RACK, "tps_per_gpu": 9, "load": "idle", "power": "provisioned"}, "contradicts power = provisioned"),
     ("tokens_per_mw", {**RACK, "tps_per_gpu": 9, "load": "provisioned", "power": "average"}, "contradicts power = average"),
+    ("tokens_per_mw", {**RACK, "tps_per_gpu": 9, "power_boundary": "facility"}, "power_boundary has no effect"),
+    ("tokens_per_mw", {"it_mw": 1, "tokens_per_s": 9, "power_boundary": "facility"}, "contradicts it_watts"),
+    ("tokens_per_mw", {**RACK, "tps_per_gpu": 9, "tps": 9}, "a second time"),
+    ("chiller_free_fraction", {"climate": "dublin", "outdoor_celsius": [20.0] * 24}, "a second time"),
     ("tokens_per_mw_ratio", {"a": {"curve": [[10, 100], [30]]}, "b": {"curve": [[10, 100], [30, 50]]}, "at": 20}, "a.curve must be a list"),
     ("tokens_per_mw_ratio", {"a": {"curve": [[10, 100], [30, 50]]}, "b": {"curve": 5}, "at": 20}, "b.curve must be a list"),
     ("rack_watts", {**RACK, "quantity": "overhead", "boundary": "gpu"}, "the GPUs alone"),

@@ -98,6 +98,7 @@ RUN = {"step_s": 10, "steps": 1e5, "gpus": 16384}
     ("racks_to_buy", {"in_service": 14, "slow_fraction": 0.02, "false_reject": [2], "escape": 0.1}, "false_reject"),
     ("training_checkpoint_bytes", {"model_gb": 810, "state_format": {"master": 4}}, "bytes of the weights"),
     ("training_checkpoint_bytes", {"params": 1e9, "quantity": "per_gpu"}, "gpus is required"),
+    ("training_checkpoint_bytes", {"total_gb": 405, "params": 1e9}, "a second time"),
     ("rl_step", {"rollout_s": 4, "training": 5}, "training must be an object"),
     ("rl_step", {"responses": 4, "mean_tokens": 9, "max_tokens": 20, "gpus": 8, "serving": 5, "train_s": 3}, "serving must be an object"),
     ("rl_step", {"responses": 4, "mean_tokens": 9, "max_tokens": 8, "gpus": 8, **SERVED}, "at most max_tokens"),
@@ -118,6 +119,19 @@ def test_a_run_takes_as_much_longer_as_its_goodput_says_with_range_and_grade(rat
     assert run.low * good.high == pytest.approx(plain.value)
     assert run.high * good.low == pytest.approx(plain.value)
     assert run.grade == max(plain.grade, good.grade)
+
+
+@pytest.mark.parametrize(("question", "inputs", "words"), [
+    ("rl_step", {"rollout_s": 100, "train_s": 30, "mean_tokens": 50, "training": {}, "system": "H100"}, "mean_tokens, training, system not used"),
+    ("rl_step", {"system": "H100", "model": "DeepSeekV3", "gpus": 256, "responses": 512, "mean_tokens": 701, "max_tokens": 1536, "sync_s": 9},
+     "sync_s not used"),
+    ("mttf", {"gpus": 1024, "population": "rsc-1", "failure_rate_unit": "per gpu-day"}, "failure_rate_unit not used"),
+    ("mttf", {"gpus": 1024, "failure_rate": 0.001, "counted_gpus": 8}, "counted_gpus not used"),
+    ("goodput", {"mttf_h": 3, "write_s": 9, "restart_s": 9, "repair_h": 3}, "repair_h not used"),
+    ("usd_per_mtok", {"price": 3, "tps": 1000, "pue": 1.2}, "pue not used"),
+    ("break_even_gpu_hour", {"price": 3, "speedup": 2, "usd_kwh": 0.1, "watts": 9}, "power and its price not used")])
+def test_what_has_no_part_in_an_answer_is_named(question, inputs, words):
+    assert words in ASK[question].ask(inputs).note
 
 
 def test_an_answer_says_what_it_does_not_use_or_takes_as_zero():
