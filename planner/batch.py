@@ -23,9 +23,10 @@ from pathlib import Path
 from planner.errors import Infeasible, InputError, InputErrors
 from planner.facts.files import folder, regular
 from planner.plan.types import Plan
-from planner.report.whole import whole_file
+from planner.report.whole import spare, whole_file
 from planner.scenario import Scenario, load, parse
 
+TABLES = ("batch.csv", "failures.csv", "index.html")
 MAX_POINTS = 100_000
 ANSWER_SECONDS = 20
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)((?:\[\d+\])*)")
@@ -253,6 +254,9 @@ def run(source: str | Path, out: str | Path = "reports", *, workers: int | None 
     """
     out = Path(out)
     items = list(expand(source))
+    read = [source, *(file for _, item in items if isinstance(item, Scenario) for file in item.files)]
+    for name in TABLES:
+        spare(out / name, read, "output folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
         with _alone(out):
@@ -313,7 +317,7 @@ def _index(records: list[Record]) -> str:
 
 def _write(out: Path, records: list[Record]) -> None:
     failed = [r for r in records if r.status != "ok"]
-    for name, text in (("batch.csv", _csv(records)), ("failures.csv", _csv(failed)), ("index.html", _index(records))):
+    for name, text in zip(TABLES, (_csv(records), _csv(failed), _index(records)), strict=True):
         with whole_file(out / name, "output folder") as stage:
             stage.write_text(("\ufeff" if name.endswith(".csv") else "") + text, encoding="utf-8")
 

@@ -51,10 +51,13 @@ def _report(args) -> int:
 def _plan(args) -> int:
     from planner.decide import decide
     from planner.plan.text import lines
+    from planner.report.whole import spare
 
     scenarios = _scenarios(args.scenario)
     if args.json is not None and len(scenarios) > 1:
         raise InputError("--json", args.json, "takes one scenario at a time")
+    if args.json is not None:
+        spare(args.json, [*args.scenario, *(file for item in scenarios for file in item.files)], "--json")
     code = OK
     for item in scenarios:
         answer = decide(item)
@@ -68,6 +71,7 @@ def _plan(args) -> int:
 
 def _check(args) -> int:
     from planner.questions import all_questions, check
+    from planner.report.whole import spare
 
     if args.questions:
         for question in all_questions().values():
@@ -78,7 +82,10 @@ def _check(args) -> int:
         return OK
     if not args.file:
         raise InputError("FILE", None, "is required (or --questions)")
-    outcomes = [check.run(case) for case in check.read(args.file)]
+    cases = check.read(args.file)
+    if args.json is not None:
+        spare(args.json, [args.file, *(text for case in cases for text in check.texts(case.inputs))], "--json")
+    outcomes = [check.run(case) for case in cases]
     if args.json is not None:
         _write_json(args.json, check.as_json(outcomes))
     for o in outcomes:

@@ -271,7 +271,9 @@ class Scenario(_Strict):
         """The name of the file that this was read from, for messages; empty for a scenario made in Python."""
         return self._file
 
-    def _files(self) -> list[Path]:
+    @property
+    def files(self) -> list[Path]:
+        """The files that this names beside itself: models and lengths."""
         found: list[Path] = []
         for workload in self.workloads:
             own = self.own_model(workload.model)
@@ -285,7 +287,7 @@ class Scenario(_Strict):
         """Twelve hex digits over the checked content and the content of the files it names: the same inputs give the same digest, comments do not
         count."""
         content = self.model_dump(mode="json", by_alias=True)
-        files = [content_digest(p) for p in self._files()]
+        files = [content_digest(p) for p in self.files]
         text = json.dumps({**content, "files": files} if files else content, sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

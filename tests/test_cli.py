@@ -180,3 +180,46 @@ def test_a_fault_of_ours_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr("planner.decide.decide", broken)
     assert main(["plan", str(MAIN)]) == 1
     assert capsys.readouterr().err == "planner failed: RuntimeError: the cause (PLANNER_DEBUG=1 shows where)\n"
+
+
+CASES = "case,question,inputs,expected,unit,rtol\na,kv_bytes,\"{\"\"model\"\": \"\"own.json\"\"}\",1,B,0\n"
+
+
+def others(place, name):
+    """Return other ways to write the path of a file, among them a link to it."""
+    (place / "sub").mkdir()
+    (place / "link").symlink_to(place / name)
+    os.link(place / name, place / "hard")
+    (place / "folder").symlink_to(place)
+    return [name, f"./{name}", f"sub/../{name}", str(place / name), f"folder/{name}", "link", "hard"]
+
+
+@pytest.mark.parametrize(("name", "text", "command"), [("own.toml", TEXT, "plan"), ("b.csv", CASES, "check")])
+def test_no_output_goes_over_the_file_that_is_read(tmp_path, monkeypatch, capsys, name, text, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text)
+    for place in others(tmp_path, name):
+        before = sorted(p.name for p in tmp_path.iterdir())
+        assert main([command, name, "--json", place]) == 2
+        assert main([command, place, "--json", name]) == 2
+        if command == "plan":
+            assert main(["report", name, "-o", place]) == 2
+        assert "Traceback" not in capsys.readouterr().err
+        assert (tmp_path / name).read_text() == text
+        assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_no_output_goes_over_a_file_that_an_input_names(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    config = next((folder("data") / "models").glob("*Llama-3.1-8B_config.json")).read_text()
+    (tmp_path / "own.json").write_text(config)
+    (tmp_path / "batch.csv").write_text("".join(f"{n}\n" for n in range(100, 200)))
+    (tmp_path / "b.csv").write_text(CASES)
+    own = TEXT.replace('"deepseek-ai/DeepSeek-R1"', '"own.json"').replace("input_tokens = 8192", 'input_tokens = "batch.csv"')
+    (tmp_path / "own.toml").write_text(own)
+    before = {p.name: p.read_text() for p in tmp_path.iterdir()}
+    for words in (["plan", "own.toml", "--json", "own.json"], ["plan", "own.toml", "--json", "batch.csv"], ["check", "b.csv", "--json", "own.json"],
+                  ["batch", ".", "-o", ".", "--plan-only"]):
+        assert main(words) == 2
+        assert "must not be a file that is read" in capsys.readouterr().err
+        assert {p.name: p.read_text() for p in tmp_path.iterdir()} == before

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -144,6 +144,15 @@ def read(path: str | Path) -> list[Case]:
     if not cases:
         raise InputErrors([InputError("rows", 0, "must be at least one below the header", path.name)])
     return cases
+
+
+def texts(value) -> Iterator[str]:
+    """Yield every text in a value as JSON gives it: what a case's inputs may name, a model's file among it."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from texts(part)
 
 
 def _in_unit(answer: Answer, unit: str) -> tuple[float | None, ...]:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from planner.errors import InputError
 from planner.facts.files import regular
+
+
+def spare(path: str | Path, inputs: Iterable[str | Path], field: str) -> None:
+    """Refuse to write over a file that is read, under whatever spelling or link. Raises: InputError naming the file that would be lost."""
+    for one in inputs:
+        for read in (one, os.path.join(one, "config.json")):  # a model may be named by its folder
+            try:
+                same = os.path.samefile(path, read)
+            except (OSError, ValueError):  # one of them is not there, or is no name of a file
+                continue
+            if same:
+                raise InputError(field, str(path), f"must not be a file that is read ({os.path.basename(read)})")
 
 
 @contextmanager

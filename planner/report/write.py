@@ -16,6 +16,7 @@ from pathlib import Path
 from planner import __version__
 from planner.errors import InputError
 from planner.facts.files import folder
+from planner.report.whole import spare
 from planner.scenario import Scenario
 
 FILES = ("report.html", "report.xlsx", "plan.json", "report.ipynb")
@@ -93,6 +94,8 @@ def write(scenario: Scenario, out: str | Path = "reports", *, force: bool = Fals
     try:
         out.mkdir(parents=True, exist_ok=True)
         place = _place(out, scenario)
+        for name in (*FILES, MANIFEST):
+            spare(place / name, scenario.files, "output folder")
         key = {"input_digest": scenario.digest, "facts": facts_digest(), "language": language}
         status = _identical(place, key)
         if status is not None:
