@@ -6,7 +6,7 @@ from planner.calibration.fabric import named
 from planner.errors import InputError
 from planner.models.fabric.design import Design, design, max_endpoints
 from planner.models.fabric.failures import KINDS, remaining
-from planner.models.fabric.rules import FLAT, Rule, contradictions, rule_counts, rule_design, units_for
+from planner.models.fabric.rules import CELLS, FLAT, Rule, contradictions, rule_counts, rule_design, units_for
 from planner.plan.answer import Answer, exact, missing
 from planner.questions.registry import Input, Question
 from planner.units import count
@@ -41,6 +41,14 @@ def _printed(name: str) -> str:
     return {"links_host": "cables_host", "links_leaf_spine": "cables_leaf_spine", "links_spine_core": "cables_spine_core"}.get(name, name)
 
 
+def _printed_row(given: dict) -> dict:
+    """Return the printed cells that came with the question. Raises: InputError where they are no object."""
+    row = given.get("printed") or {}
+    if not isinstance(row, dict):
+        raise InputError("printed", row, 'must be an object of cells such as {"leaf": 32, "spine": 16}')
+    return {str(name): value for name, value in row.items()}
+
+
 def _agrees(rule: Rule, given: dict) -> None:
     for name in ("radix", "planes", "rails", "tiers", "ports_per_gpu"):
         fixed = getattr(rule, name)
@@ -66,7 +74,13 @@ def _named_counts(given: dict, quantity: str) -> Answer:
         notes.insert(0, f"counted as printed, in cables of {rule.links_per_cable} links")
     if quantity == "links_inter_switch":
         notes.insert(0, "links between switches, as the tables that print one number count them")
-    notes += contradictions(rule, {**given.get("printed", {}), "su": _units(rule, given)})
+    columns, row = {counted: column for column, counted in CELLS.items()}, {}
+    for name, cell in _printed_row(given).items():
+        column = name if name in {*CELLS, "su", "units"} else columns.get(_printed(_ALIASES.get(name, name)))
+        if column is None:
+            raise InputError("printed", name, f"must be of {', '.join([*CELLS, 'su', 'units'])}")
+        row[column] = cell
+    notes += contradictions(rule, {**row, "su": _units(rule, given)})
     value = values[rule.table]
     if value is None:
         return missing("fabric_counts", "count", f"{rule.design}: {rule.note or 'not published'}")
@@ -90,6 +104,18 @@ def _general(given: dict) -> Design:
                   oversubscribed=given.get("oversubscription", 1.0), spare=given.get("spare_ports", 0))
 
 
+def _contradicted(counts: dict, printed: dict) -> list[str]:
+    """Return where a printed row differs from the counts of a general design, in sentences."""
+    said = []
+    for name, value in printed.items():
+        known = _ALIASES.get(name, name).replace("cables", "links")
+        if known not in counts:
+            raise InputError("printed", name, f"of a general design must be of {', '.join(counts)}")
+        if value not in (None, "") and int(count(f"printed.{name}", value, 0)) != counts[known]:
+            said.append(f"{name} is printed as {int(value):,}; this design has {counts[known]:,}")
+    return said
+
+
 def _general_counts(given: dict, quantity: str) -> Answer:
     made = _general(given)
     counts = {**made.counts, "links_inter_switch": made.counts["links"] - made.counts["links_host"]}
@@ -97,9 +123,12 @@ def _general_counts(given: dict, quantity: str) -> Answer:
     if value is None:
         raise InputError("quantity", quantity, f"of a general design must be one of {', '.join(counts)}")
     net = made.net
+    shape = f"{net.tiers} tier{'s' * (net.tiers > 1)}, leaves of {net.down} down and {net.up} up, "
+    shape += "non-blocking" if net.nonblocking else f"oversubscribed {net.down / net.up:.4g}:1"
+    if net.tiers > 1:
+        shape += f", bundles of {' or '.join(map(str, sorted(set(net.bundles))))} links between a leaf and a spine"
     return exact("fabric_counts", float(value), "count", basis=f"{made.rails} rails x {made.planes} planes of {net.endpoints:,} endpoints",
-                 note=f"{net.tiers} tier{'s' * (net.tiers > 1)}, leaves of {net.down} down and {net.up} up, "
-                 f"{'non-blocking' if net.nonblocking else 'oversubscribed'}")
+                 note="; ".join([shape, *_contradicted(counts, _printed_row(given))]))
 
 
 def fabric_counts(given: dict) -> Answer:

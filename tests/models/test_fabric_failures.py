@@ -1,12 +1,14 @@
 """Failures: published shares, max-flow on the built graph, monotone, and parts that do not exist."""
 
+import time
+
 import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_fabric_cables import graph
 
-from planner.errors import InputError
+from planner.errors import Infeasible, InputError
 from planner.models.fabric.design import design
 from planner.models.fabric.failures import remaining, worst_placed
 
@@ -133,3 +135,25 @@ def test_pods_of_unequal_size_touch_their_own_gpus_alone():
     assert remaining(made, {}).gpu_even == 1.0
     assert remaining(made, {"leaf": 1}).gpus_touched == made.net.down // 2
     assert remaining(made, {"spine": 1}).gpu_even == pytest.approx(1 - 1 / made.net.pod_spines)
+
+
+@pytest.mark.parametrize(
+    ("shape", "failed", "words"),
+    [
+        ((10**9, 1, 2000), {"leaf": 1}, "1,000,000,000 NIC ports, and failures are worked out for at most 10,000,000"),
+        ((10**7, 1, 2000), {"leaf": 1}, "100,000,000 leaf-spine pairs"),
+        ((131072, 1, 512), {"link": 100_001}, "at most 100,000"),
+    ],
+)
+def test_what_would_not_fit_in_memory_is_refused(shape, failed, words):
+    with pytest.raises(Infeasible, match=words):
+        remaining(design(*shape), failed)
+
+
+def test_as_many_failures_as_are_allowed_take_about_a_second():
+    made = design(131072, 8, 512, planes=8)
+    start = time.process_time()
+    left = remaining(made, {"link": 100_000})  # of plane 0: 390 leaves lose all 256 uplinks, the next keeps 96
+    assert left.gpu_even == 96 / 256
+    assert left.gpu_adaptive == 7 / 8
+    assert time.process_time() - start < 10

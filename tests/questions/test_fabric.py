@@ -80,6 +80,22 @@ def test_a_self_contradicting_row_is_reported_and_not_matched():
     assert "not the 9,216 printed" in answer.note
 
 
+def test_a_printed_row_of_a_general_design_is_held_against_it():
+    asked = {"design": "general", "endpoints": 512, "radix": 64, "quantity": "leaf"}
+    assert "printed as" not in ASK["fabric_counts"].ask({**asked, "printed": {"leaf": 16, "spines": 8, "cables_leaf_spine": 512}}).note
+    answer = ASK["fabric_counts"].ask({**asked, "printed": {"leaf": 16, "spine": 56, "switches_total": 72}})
+    assert answer.value == 16
+    assert "spine is printed as 56; this design has 8" in answer.note
+    assert "switches_total is printed as 72; this design has 24" in answer.note
+
+
+@pytest.mark.parametrize("design", [{"design": "general", "endpoints": 512, "radix": 64}, {"design": "DGX B300 XDR", "units": 1}])
+@pytest.mark.parametrize(("printed", "words"), [({"leafs": 8}, "printed"), ([8], "printed must be an object"), ({"leaf": 1.5}, "whole number")])
+def test_printed_cells_that_mean_nothing_are_refused(design, printed, words):
+    with pytest.raises(InputError, match=words):
+        ASK["fabric_counts"].ask({**design, "quantity": "leaf", "printed": printed})
+
+
 def test_what_was_not_published_is_not_available():
     answer = ASK["fabric_counts"].ask({"design": "OCI Supercluster", "quantity": "leaf"})
     assert answer.value is None

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.errors import InputError
+from planner.errors import Infeasible, InputError
 from planner.models.fabric.cables import leaf_spine_ends, spine_core_ends
 from planner.models.fabric.design import Design, Network
 from planner.units import count
 
+MOST_FAILED, MOST_PARTS = 100_000, 10_000_000  # down at once; NIC ports, and leaves times spines of a network
 KINDS = ("nic_port", "link", "leaf", "spine", "core", "plane", "rail")
 _NAME = re.compile(r"rail(?P<rail>\d+)|plane(?P<plane>\d+)|r(?P<r>\d+)p(?P<p>\d+)(-(?P<tier>leaf|spine|core)(?P<switch>\d+)(:(?P<port>\d+))?)?"
                    r"|gpu(?P<gpu>\d+):(?P<nic>\d+)")
@@ -49,13 +50,24 @@ def _inside(field: str, value: int, most: int, what: str) -> int:
     return value
 
 
+def _few(many: int) -> None:
+    if many > MOST_FAILED:
+        raise Infeasible("fabric", f"{many:,} parts down at once", f"at most {MOST_FAILED:,}, or a plane or a rail as a whole")
+
+
+def _small(what: str, many: int) -> None:
+    if many > MOST_PARTS:
+        raise Infeasible("fabric", f"{many:,} {what}, and failures are worked out for at most {MOST_PARTS:,}",
+                         "ask about one rail, fewer planes or fewer endpoints: rails and planes are alike")
+
+
 def worst_placed(made: Design, failed: Mapping[str, int]) -> list[str]:
     """Return names of parts for counts of failures, placed where they hurt GPU 0 most.
 
     Parameters: made; failed, kind -> how many [1], kinds of `KINDS` (link: between leaf and spine).
     Returns: list of names for `remaining`. Planes, leaves and NIC ports are taken from GPU 0's planes in turn, spines, cores and
     leaf-spine links from the next plane, all together.
-    Raises: InputError for an unknown kind, or more parts than exist, naming how many there are.
+    Raises: InputError for an unknown kind, or more parts than exist, naming how many there are; Infeasible past `MOST_FAILED`.
     Validity: worst for GPU 0 with even spraying. Error: exact against brute force at small sizes. Source: this module.
     """
     net, names = made.net, []
@@ -68,6 +80,7 @@ def worst_placed(made: Design, failed: Mapping[str, int]) -> list[str]:
     for kind, many in wanted.items():
         if many > there[kind]:
             raise InputError(f"failed.{kind}", many, f"does not exist: this fabric has {there[kind]:,}")
+    _few(sum(wanted.values()))
     names += [f"rail{r}" for r in range(wanted["rail"])]
     names += [f"plane{p}" for p in range(wanted["plane"])]
     slots = [(r, p) for p in range(made.planes) for r in range(made.rails_per_gpu)][wanted["plane"] * made.rails_per_gpu:]
@@ -75,7 +88,8 @@ def worst_placed(made: Design, failed: Mapping[str, int]) -> list[str]:
     others = (f"gpu{g}:{i}" for g in range(1, made.gpus) for i in range(made.ports_per_gpu))
     names += [f"r{r}p{p}-leaf0" for r, p in slots[:wanted["leaf"]]]
     spread = [f"r{r}p{p}-leaf{i}" for i in range(net.leaf) for r in range(made.rails) for p in range(made.planes)]
-    names += [n for n in spread if n not in names][:max(0, wanted["leaf"] - len(slots))]
+    taken = set(names)
+    names += [n for n in spread if n not in taken][:max(0, wanted["leaf"] - len(slots))]
     names += ports[:wanted["nic_port"]]
     names += [next(others) for _ in range(wanted["nic_port"] - len(ports))]
     used = wanted["leaf"] + -(-wanted["nic_port"] // made.ports_per_plane)
@@ -132,13 +146,12 @@ def _live_links(net: Network, down: dict, name: str, faults: set) -> dict[str, n
     lower, upper = ("leaf", "spine") if name == "up" else ("spine", "core")
     ends = leaf_spine_ends(net) if name == "up" else spine_core_ends(net)
     live = ~(np.isin(ends[0], list(down[lower])) | np.isin(ends[2], list(down[upper])))
-    for tier, switch, port in down["link"]:
-        if tier in (lower, upper):
-            side = 0 if tier == lower else 2
-            hit = (ends[side] == switch) & (ends[side + 1] == port)
-            live &= ~hit
-            if hit.any():
-                faults.discard((tier, switch, port))
+    ports = net.radix + net.down + net.up  # more than any port's number
+    for side, tier in ((0, lower), (2, upper)):
+        named = [link for link in down["link"] if link[0] == tier]
+        wanted, there = np.array([switch * ports + port for _, switch, port in named], np.int64), ends[side] * ports + ends[side + 1]
+        live &= ~np.isin(there, wanted)
+        faults.difference_update(link for link, known in zip(named, np.isin(wanted, there).tolist(), strict=True) if known)
     return {"low": ends[0], "high": ends[2], "live": live}
 
 
@@ -159,7 +172,7 @@ def leaf_shares(net: Network, hosts: np.ndarray, down: dict) -> np.ndarray:
     and `link` of (tier, switch, port).
     Returns: (leaf,) [1] 0..1; 0 for a leaf that is down. A leaf's max-flow to the others over live links; with three tiers also its
     pod's share of the live uplinks.
-    Raises: InputError for a port that carries no link between switches.
+    Raises: InputError for a port that carries no link between switches; Infeasible past `MOST_PARTS` pairs of switches.
     Validity: every host sends to hosts under other leaves (three tiers: of other pods). Error: equal to max-flow in the tests for
     failures in one tier; an upper bound where tiers fail together. Source: max-flow of a bipartite graph.
     """
@@ -169,6 +182,8 @@ def leaf_shares(net: Network, hosts: np.ndarray, down: dict) -> np.ndarray:
         if faults:
             raise InputError("failed", sorted(faults)[0], "does not exist: one switch has no links to others")
         return np.where(gone, 0.0, 1.0)
+    _small("leaf-spine pairs of one network", net.leaf * net.spine)
+    _small("pod-core pairs of one network", net.pods * net.core)
     hosts = np.where(gone, 0, hosts)
     full = np.maximum(hosts, 1)
     healthy = np.maximum(np.minimum(net.down, net.endpoints - np.arange(net.leaf) * net.down), 1)
@@ -214,13 +229,16 @@ def remaining(made: Design, failed: Iterable[str] | Mapping[str, int], domain_gp
     Parameters: made; failed, names of parts (see the head of this module), or counts by kind, placed where they hurt most;
     domain_gpus [1], GPUs in one NVLink domain for `over_nvlink` (1: none).
     Returns: Remaining, shares [1] of the healthy fabric and GPUs touched [1].
-    Raises: InputError for a part that does not exist, naming how many there are.
+    Raises: InputError for a part that does not exist, naming how many there are; Infeasible for a fabric or failures past `MOST_PARTS`
+    and `MOST_FAILED`, naming them.
     Validity: routing knows of the failure; a port that is dead, or whose leaf is, is left out; all GPUs send at once.
     Error: gpu_adaptive and all_to_all equal max-flow on the built graph at small sizes (tests). gpu_even follows the published
     0.4 % of a NIC for one leaf-spine link of 256 with 8 planes; adaptive weighing would lose 1/2048.
     Source: max-flow; MRC + SRv6 paper 2026 (secondary) for even spraying.
     """
+    _small("NIC ports", made.counts["links_host"])
     names = worst_placed(made, failed) if isinstance(failed, Mapping) else list(failed)
+    _few(len(names))
     nets, dead = _parsed(made, names)
     groups = max(1, made.rails // made.rails_per_gpu)
     adaptive, even, pair, per = np.ones(made.gpus), 1.0, 1.0, made.ports_per_plane
@@ -244,8 +262,9 @@ def remaining(made: Design, failed: Iterable[str] | Mapping[str, int], domain_gp
         live = (rows > 0).mean(1)
         even = min(even, float((live * np.where(rows > 0, rows, 1.0).min(1)).min()))
         by_plane = rows.reshape(len(rows), len(own), per).mean(2)
-        pair = min([pair, *(float(np.minimum(by_plane[i], by_plane[j]).mean()) for i in range(len(rows)) for j in range(i, len(rows))
-                            if i != j or times[i] > 1)])
+        for i, one in enumerate(by_plane):
+            others = by_plane[i + (times[i] == 1):]
+            pair = min([pair, *np.minimum(one, others).mean(1).tolist()])
     worst = float(adaptive.min())
     domain = min(made.gpus, int(count("domain_gpus", domain_gpus)))
     whole = adaptive[: made.gpus // domain * domain].reshape(-1, domain).mean(1)
