@@ -36,6 +36,14 @@ def test_positive_refuses(bad):
         units.positive("hbm_bytes", bad)
 
 
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: units.count("gpus", None), "^gpus is required"), (lambda: units.fraction("share", None), "^share is required"),
+    (lambda: units.number("pue", 200.0, high=100.0), "pue must be <= 100"), (lambda: units.number("x", 5, 0, 3), "x must be 0 to 3")])
+def test_a_missing_number_is_required_and_a_bound_is_said_in_words(call, words):
+    with pytest.raises(InputError, match=words):
+        call()
+
+
 def test_percent_for_a_share_gets_a_hint():
     with pytest.raises(InputError, match=r"90 % is 0\.9"):
         units.fraction("utilisation_fraction", 90)

@@ -139,6 +139,8 @@ def _gpu_hour(inputs: dict) -> Answer:
         parts["electricity"] = energy / used
     parts["running"] = money("running_usd_per_year", inputs.get("running_usd_per_year", 0.0)) / hours
     note = ", ".join(f"{k} {v:,.4f}" for k, v in parts.items() if v)
+    if energy is None and (unused := not_used(inputs, "pue", "boundary")):
+        note += f"; {unused}: no power is given"
     if inputs["quantity"] in ("electricity_share", "electricity_fraction"):
         if not sum(parts.values()):
             raise InputError("capital_usd_per_gpu", capital, "must be > 0 where nothing else costs: there is no share of nothing")

@@ -45,6 +45,8 @@ def _lengths(inputs: Mapping) -> tuple[float, float, float]:
             raise InputError("mean_tokens", mean, f"must be at most {name} ({float(inputs[name]):,.0f})")
     if "longest_tokens" in inputs:
         longest = float(inputs["longest_tokens"])
+        if "spread" in inputs:
+            raise InputError("spread", inputs["spread"], "says the longest response a second time (also longest_tokens)")
         if longest > float(inputs.get("max_tokens", longest)):
             raise InputError("longest_tokens", longest, f"must be at most max_tokens ({float(inputs['max_tokens']):,.0f})")
         return responses, mean, longest

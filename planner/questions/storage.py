@@ -47,6 +47,9 @@ def state_bytes(inputs: Mapping) -> tuple[dict[str, float], str, str]:
     if len(twice) > 1:
         raise InputError(twice[1], inputs[twice[1]], f"says the size a second time (also {twice[0]})")
     if "total_bytes" in inputs:
+        for part in ("ema", "gradients"):
+            if inputs.get(part):
+                raise InputError(part, True, "has no effect on the bytes of the whole checkpoint, which hold it already")
         return {"total": float(positive("total_bytes", inputs["total_bytes"]))}, "as given", "P"
     if "model_bytes" in inputs:
         if not state.get("weights"):

@@ -99,6 +99,8 @@ RUN = {"step_s": 10, "steps": 1e5, "gpus": 16384}
     ("training_checkpoint_bytes", {"model_gb": 810, "state_format": {"master": 4}}, "bytes of the weights"),
     ("training_checkpoint_bytes", {"params": 1e9, "quantity": "per_gpu"}, "gpus is required"),
     ("training_checkpoint_bytes", {"total_gb": 405, "params": 1e9}, "a second time"),
+    ("training_checkpoint_bytes", {"total_gb": 405, "ema": True}, "hold it already"),
+    ("rl_step", {"responses": 4, "mean_tokens": 9, "longest_tokens": 20, "spread": 0.5, "gpus": 8, **SERVED}, "a second time"),
     ("rl_step", {"rollout_s": 4, "training": 5}, "training must be an object"),
     ("rl_step", {"responses": 4, "mean_tokens": 9, "max_tokens": 20, "gpus": 8, "serving": 5, "train_s": 3}, "serving must be an object"),
     ("rl_step", {"responses": 4, "mean_tokens": 9, "max_tokens": 8, "gpus": 8, **SERVED}, "at most max_tokens"),
@@ -129,6 +131,7 @@ def test_a_run_takes_as_much_longer_as_its_goodput_says_with_range_and_grade(rat
     ("mttf", {"gpus": 1024, "failure_rate": 0.001, "counted_gpus": 8}, "counted_gpus not used"),
     ("goodput", {"mttf_h": 3, "write_s": 9, "restart_s": 9, "repair_h": 3}, "repair_h not used"),
     ("usd_per_mtok", {"price": 3, "tps": 1000, "pue": 1.2}, "pue not used"),
+    ("gpu_hour_usd", {"capital": 3e4, "years": 4, "pue": 1.2}, "pue not used"),
     ("break_even_gpu_hour", {"price": 3, "speedup": 2, "usd_kwh": 0.1, "watts": 9}, "power and its price not used")])
 def test_what_has_no_part_in_an_answer_is_named(question, inputs, words):
     assert words in ASK[question].ask(inputs).note
