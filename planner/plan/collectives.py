@@ -25,7 +25,8 @@ MEASURED_BYTES, MEASURED_TOKENS = (4.0, 2.0**34), (128, 8192)  # smallest and la
 
 @dataclass(frozen=True)
 class Wires:
-    """What a collective runs over: domain [1], nvlink and nic [B/s] one direction of one GPU, in-switch factor [1], algorithm, and whether fitted."""
+    """What a collective runs over: domain [1], nvlink and nic [B/s] one direction of one GPU, in-switch factor [1], algorithm, and
+    whether fitted; switched, whether a domain has a switch that can reduce."""
 
     domain: int
     nvlink: float
@@ -36,6 +37,8 @@ class Wires:
     kernel: str = ""
     units: int = 0
     usable: int = 0
+    switched: bool = True
+    name: str = ""
 
 
 def _generation(name: str) -> float:
@@ -57,6 +60,8 @@ def _wires(inputs: Mapping) -> Wires:
             True,
             row["kernel"],
             int(row["units"] or 0),
+            switched=row["switch"] != "0",
+            name=name,
         )
     rack = catalog.system_from(name, inputs.get("profile"), inputs.get("gpu_watts"))
     if rack.accelerator.nvlink is None:
@@ -72,6 +77,8 @@ def _wires(inputs: Mapping) -> Wires:
         "in_switch" if switched else "ring",
         generation in ("hopper", "blackwell"),
         usable=rack.usable_gpus,
+        switched=switched,
+        name=rack.name,
     )
 
 
@@ -85,6 +92,9 @@ def _algorithm(inputs: Mapping, wires: Wires) -> str:
     chosen = names.get(chosen, chosen)
     if chosen not in model.ALGORITHMS:
         raise InputError("algorithm", inputs.get("algorithm"), f"must be one of {', '.join([*model.ALGORITHMS, *names])}")
+    if chosen == "in_switch" and not wires.switched:
+        raise InputError("algorithm", inputs["algorithm"], f"needs a switch between the GPUs of a domain, which {wires.name} has not: "
+                                                           "use ring, tree or one_step")
     return chosen
 
 
@@ -125,12 +135,16 @@ def busbw(inputs: dict) -> Answer:
         scope = "one_step" if algorithm == "one_step" else "all_reduce"
         more, limit = _widened(value, scope, ranks, wires.fitted, rate=True, size=measured), model.limiting_resource(*given)
     else:
+        asked = inputs.get("algorithm")
+        if asked:
+            _algorithm(inputs, wires)  # one that is unknown, or that this system cannot run, is refused for every operation
+        unused = f"algorithm {asked} has no effect: {op} is bounded by the wires, whatever the algorithm" if asked else ""
         e, links = calibrated.reduce_efficiency(), (ranks, domain, wires.nvlink, wires.nic)
         seconds, limit = model.direct_seconds(op, size, *links, calibrated.point_to_point_fraction(), e)
         value, limit = float(model.busbw_bytes_per_s(op, size, ranks, float(seconds))), str(limit)
         more = _widened(value, "all_reduce", ranks, False, rate=True, size=measured)
         more["high"] = min(more["high"], *model.line_rate_bytes_per_s(op, *links).values())  # no line carries more than it has
-        more["note"] = "; ".join(n for n in (more["note"], "only all-reduce is fitted") if n)
+        more["note"] = "; ".join(n for n in (more["note"], "only all-reduce is fitted", unused) if n)
     return Answer(
         "busbw",
         value / 1e9,

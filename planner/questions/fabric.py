@@ -72,6 +72,8 @@ def _named_counts(given: dict, quantity: str) -> Answer:
     notes = [rule.note, rule.source]
     if rule.links_per_cable > 1 and quantity.startswith("links"):
         notes.insert(0, f"counted as printed, in cables of {rule.links_per_cable} links")
+    if rule.topology in FLAT and all(given.get(n) is None for n in ("units", "endpoints", "gpus")):
+        notes.insert(0, "no size was given: the largest that can be wired at this radix, not a printed size")
     if quantity == "links_inter_switch":
         notes.insert(0, "links between switches, as the tables that print one number count them")
     columns, row = {counted: column for column, counted in CELLS.items()}, {}

@@ -210,3 +210,22 @@ def test_racks_of_72_take_jobs_of_64():
 def test_bad_exchanges_are_refused(bad):
     with pytest.raises(InputError):
         ASK["expert_dispatch"].ask({"system": "h100", "ep": 16, "tokens_per_rank": 128, **bad})
+
+
+@pytest.mark.parametrize("system", ["mi300x", "MI300X 8 GPU"])
+@pytest.mark.parametrize("algorithm", ["in_switch", "nvls"])
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather"])
+def test_no_reduction_in_a_switch_that_is_not_there(system, algorithm, op):
+    with pytest.raises(InputError, match="algorithm needs a switch between the GPUs of a domain"):
+        ASK["busbw"].ask({"system": system, "ranks": 8, "op": op, "algorithm": algorithm})
+    assert ASK["busbw"].ask({"system": system, "ranks": 8, "op": op, "algorithm": "ring"}).value > 0
+
+
+def test_an_algorithm_without_effect_is_said():
+    asked = {"system": "gb300-nvl72", "ranks": 72, "op": "all_to_all"}
+    plain, ring = ASK["busbw"].ask(asked), ASK["busbw"].ask({**asked, "algorithm": "ring"})
+    assert ring.value == plain.value
+    assert "algorithm ring has no effect" in ring.note
+    assert "no effect" not in plain.note
+    with pytest.raises(InputError, match="algorithm must be one of"):
+        ASK["busbw"].ask({**asked, "algorithm": "magic"})

@@ -145,12 +145,20 @@ def test_odd_counts_are_designed_not_rounded_away(gpus):
 
 def test_direct_topologies():
     flat = slim_fly(64)
-    assert (flat["q"], flat["switches"], flat["endpoints"], flat["links"]) == (28, 1568, 32928, 32928)
+    assert (flat["q"], flat["network_radix"], flat["endpoints_per_switch"]) == (27, 41, 21)  # 27 = 4 x 7 - 1 = 3^3: (81 + 1) / 2
+    assert (flat["switches"], flat["endpoints"], flat["links"]) == (1458, 1458 * 21, 1458 * 41 // 2)
     fly = dragonfly(64)
     assert fly["groups"] == 513
     assert fly["switches"] == 513 * 32
+    assert fly["endpoints"] == 513 * 32 * 16 == 262_656  # a h + 1 groups; no printed row was handed over
     with pytest.raises(Infeasible):
         slim_fly(64, 40_000)
+
+
+@pytest.mark.parametrize("radix", range(8, 200, 7))
+def test_a_slim_fly_is_one_that_can_be_wired(radix):
+    q = slim_fly(radix)["q"]
+    assert q in {3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 23, 25, 27, 29, 31, 32, 37, 41, 43, 47, 49, 53, 59, 61, 64, 67, 71, 73, 79, 81, 83, 89}
 
 
 def test_a_row_that_contradicts_itself_is_said():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.errors import InputError
+from planner.errors import Infeasible, InputError
 from planner.facts.files import table
 from planner.questions import check
 from planner.questions.fabric import QUESTIONS
@@ -94,6 +94,16 @@ def test_a_printed_row_of_a_general_design_is_held_against_it():
 def test_printed_cells_that_mean_nothing_are_refused(design, printed, words):
     with pytest.raises(InputError, match=words):
         ASK["fabric_counts"].ask({**design, "quantity": "leaf", "printed": printed})
+
+
+@pytest.mark.parametrize(("design", "gpus"), [("slimfly", 30_618), ("dragonfly", 262_656)])
+def test_a_direct_topology_without_a_size_is_the_largest_and_says_so(design, gpus):
+    answer = ASK["fabric_counts"].ask({"design": design, "quantity": "gpus"})
+    assert answer.value == gpus
+    assert "no size was given: the largest" in answer.note
+    assert "no size" not in ASK["fabric_counts"].ask({"design": design, "endpoints": 1024, "quantity": "gpus"}).note
+    with pytest.raises(Infeasible, match=f"at most {gpus:,}"):
+        ASK["fabric_counts"].ask({"design": design, "endpoints": gpus + 1, "quantity": "gpus"})
 
 
 def test_what_was_not_published_is_not_available():
