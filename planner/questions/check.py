@@ -15,6 +15,7 @@ from planner.errors import Infeasible, InputError, InputErrors
 from planner.facts.files import regular
 from planner.plan.answer import Answer
 from planner.questions import all_questions
+from planner.questions.money import HOURLY
 from planner.units import UNITS, convert
 
 REQUIRED = ("case", "question", "inputs", "expected", "unit", "rtol")
@@ -167,6 +168,8 @@ def _in_unit(answer: Answer, unit: str) -> tuple[float | None, ...]:
         unit = resolve_unit(unit)
     except ImportError:
         pass
+    if unit != answer.unit and {unit, answer.unit} <= set(HOURLY.values()):
+        raise InputError("unit", unit, f"must be {answer.unit}: an hour of one thing is no hour of another")
     return tuple(None if v is None else float(convert(v, answer.unit, unit)) if unit in UNITS else v for v in values)
 
 

@@ -109,7 +109,11 @@ def test_a_rate_is_of_what_the_price_is_of(question, inputs, value):
     ("tps", "usd_per_rack_hour", "USD/rack-h"), ("tokens_per_s_per_mw", "usd_per_mw_hour", "USD/MW-h"),
     ("tps_per_gpu", "price", "USD/GPU-h"), ("tokens_per_s", "usd_per_hour", "USD/h")])
 def test_the_unit_of_a_break_even_price_follows_the_price(own, other, unit):
-    assert ASK["break_even_gpu_hour"].ask({"own": {own: 2}, "other": {own: 1, other: 5}}).unit == unit
+    inputs = {"own": {own: 2}, "other": {own: 1, other: 5}}
+    assert ASK["break_even_gpu_hour"].ask(inputs).unit == unit
+    for asked in {"USD/GPU-h", "USD/rack-h", "USD/MW-h"} - {unit}:
+        assert check.run(check.Case("a", "break_even_gpu_hour", inputs, 10.0, asked, 0.0)).status == ("ok" if unit == "USD/h" != asked != "USD/MW-h"
+                                                                                                   else "refused")
 
 
 OTHER = {"price": 3, "tps_per_gpu": 500}
