@@ -6,6 +6,7 @@ from planner.calibration.fabric import named
 from planner.errors import InputError
 from planner.models.fabric.design import Design, design, max_endpoints
 from planner.models.fabric.failures import KINDS, remaining
+from planner.models.fabric.low_diameter import prime_power, slim_fly
 from planner.models.fabric.rules import CELLS, FLAT, Rule, contradictions, rule_counts, rule_design, units_for
 from planner.plan.answer import Answer, exact, missing
 from planner.questions.registry import Input, Question
@@ -73,7 +74,9 @@ def _named_counts(given: dict, quantity: str) -> Answer:
     if rule.links_per_cable > 1 and quantity.startswith("links"):
         notes.insert(0, f"counted as printed, in cables of {rule.links_per_cable} links")
     if rule.topology in FLAT and all(given.get(n) is None for n in ("units", "endpoints", "gpus")):
-        notes.insert(0, "no size was given: the largest that can be wired at this radix, not a printed size")
+        notes.insert(0, "no size was given: the largest that the formula counts at this radix, not a printed size")
+    if rule.topology == "slim_fly" and not prime_power(slim_fly(rule.radix)["q"]):
+        notes.insert(0, f"q = {slim_fly(rule.radix)['q']} is no power of one prime: counted as comparisons print it, no such graph is known")
     if quantity == "links_inter_switch":
         notes.insert(0, "links between switches, as the tables that print one number count them")
     columns, row = {counted: column for column, counted in CELLS.items()}, {}

@@ -96,7 +96,7 @@ def test_printed_cells_that_mean_nothing_are_refused(design, printed, words):
         ASK["fabric_counts"].ask({**design, "quantity": "leaf", "printed": printed})
 
 
-@pytest.mark.parametrize(("design", "gpus"), [("slimfly", 30_618), ("dragonfly", 262_656)])
+@pytest.mark.parametrize(("design", "gpus"), [("slimfly", 32_928), ("dragonfly", 262_656)])
 def test_a_direct_topology_without_a_size_is_the_largest_and_says_so(design, gpus):
     answer = ASK["fabric_counts"].ask({"design": design, "quantity": "gpus"})
     assert answer.value == gpus

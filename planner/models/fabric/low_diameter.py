@@ -18,17 +18,17 @@ def prime_power(q: int) -> bool:
 
 
 def slim_fly(radix: int, endpoints: int | None = None) -> dict[str, int]:
-    """Return the counts of the largest Slim Fly at a radix: 2 q^2 switches of network radix (3 q - e)/2, q = 4 w + e a prime power.
+    """Return the counts of the largest Slim Fly at a radix: 2 q^2 switches of network radix (3 q - e)/2, q = 4 w + e.
 
     Parameters: radix [ports] of one switch; endpoints [1] wanted (None: all it holds).
     Returns: dict of counts [1]: q, switches, endpoints, links (between switches), network_radix, endpoints_per_switch.
     Raises: InputError for a radix below 8; Infeasible for more endpoints than the largest q holds.
-    Validity: counting only, of graphs that exist: a comparison that prints another q counts one that cannot be wired. Error: exact by formula.
+    Validity: counting only, as comparisons print it; a graph is known where q is a power of one prime (`prime_power`). Error: exact by formula.
     Source: Besta and Hoefler 2014.
     """
     k = int(count("radix", radix, 8, 100_000))
     for q in range((2 * k + 1) // 3 + 1, 2, -1):
-        if q % 4 == 2 or not prime_power(q):
+        if q % 4 == 2:
             continue
         inner = (3 * q - {0: 0, 1: 1, 3: -1}[q % 4]) // 2
         per = -(-inner // 2)
