@@ -63,6 +63,8 @@ def in_plain_words(error: ValidationError, file: str) -> list[InputError]:
             allowed = PLAIN_WORDS[item["type"]]
         value = item.get("input")
         leaf = key.rsplit(".", 1)[-1]
+        if leaf == "utilisation_fraction" and item["type"] == "greater_than_equal":
+            allowed += ": a fleet loaded to less than 1 % is no plan"
         if leaf in _HINTS and isinstance(value, (int, float)) and not isinstance(value, bool) and 1 < value <= 100:
             allowed += f" ({_HINTS[leaf]}: {value:g} % is {value / 100:g})"
         if item["type"] == "missing":

@@ -20,6 +20,7 @@ from planner.refusals import MAX_DEPTH, in_plain_words, refuse_unusable
 
 SCHEMAS = (1,)
 MAX_BYTES = 1_000_000
+LEAST_LOAD = 1e-9  # requests, tokens or users: far below any service, and far enough from 0 for every ratio
 
 Positive = Annotated[float, Field(gt=0, le=1e15)]
 NonNegative = Annotated[float, Field(ge=0, le=1e15)]
@@ -40,6 +41,15 @@ def _name(text):
 
 
 Name = Annotated[str, BeforeValidator(_name)]
+
+
+def _some_load(value: float) -> float:
+    if value < LEAST_LOAD:
+        raise ValueError(f"must be at least {LEAST_LOAD:g}")
+    return value
+
+
+_AtLeast = AfterValidator(_some_load)
 
 
 class _Strict(BaseModel):
@@ -105,10 +115,10 @@ class WorkloadIn(_Strict):
     image_tokens: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     cache_hit_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
     session: SessionIn | None = None
-    requests_per_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    output_tokens_per_s: Annotated[float, Field(gt=0, le=1e13)] | None = None
-    concurrency: Annotated[float, Field(gt=0, le=1e10)] | None = None
-    users: Annotated[float, Field(gt=0, le=1e10)] | None = None
+    requests_per_s: Annotated[float, Field(gt=0, le=1e9), _AtLeast] | None = None
+    output_tokens_per_s: Annotated[float, Field(gt=0, le=1e13), _AtLeast] | None = None
+    concurrency: Annotated[float, Field(gt=0, le=1e10), _AtLeast] | None = None
+    users: Annotated[float, Field(gt=0, le=1e10), _AtLeast] | None = None
     think_s: NonNegative | None = None
     peak_to_mean: Annotated[float, Field(ge=1, le=1000)] = 1.0
     slo: SloIn = SloIn()
@@ -169,7 +179,7 @@ class SiteIn(_Strict):
 class PlanIn(_Strict):
     """How to plan: the share of peak throughput to load, spares, what may fail, and which numbers to believe."""
 
-    utilisation_fraction: Annotated[float, Field(gt=0, le=1)] = 0.7
+    utilisation_fraction: Annotated[float, Field(ge=0.01, le=1)] = 0.7
     spare_racks: Annotated[int, Field(ge=0, le=100_000)] = 0
     survive: tuple[Literal["tray", "rack", "plane", "power_feed", "site"], ...] = Field(default=(), strict=False)
     basis: Literal["model", "measured", "claim"] = "model"

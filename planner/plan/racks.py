@@ -43,7 +43,7 @@ def racks_needed(output_tokens_per_s: np.ndarray, per_gpu: np.ndarray, replica_g
     group = np.maximum(whole_up(replica / rack.gpus), 1.0)
     usable = np.where(replica <= rack.gpus, rack.gpus // replica * replica, replica / group)
     gpus = output_tokens_per_s / (per_gpu * how.utilisation_fraction)
-    serving = whole_up(gpus / (usable * group)) * group
+    serving = np.maximum(whole_up(gpus / (usable * group)), 1) * group  # whatever the load, one group serves it
     lost = int(group[0]) if set(RACK_FAILURES) & set(how.survive) else 0
     return Racks(np.atleast_1d(serving), max(0, lost - how.spare_racks), how.spare_racks, usable, lost)
 

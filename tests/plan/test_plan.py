@@ -65,6 +65,8 @@ def test_identities_to_four_digits():
     [
         (1_200_000, 10_000, 1, 0.7, 3),
         (504_000, 10_000, 1, 0.7, 1),
+        (1e-300, 10_000, 1, 0.7, 1),
+        (1e-9, 10_000, 128, 0.7, 2),
         (504_001, 10_000, 1, 0.7, 2),
         (72_000, 1_000, 16, 1.0, 2),
         (64_000, 1_000, 16, 1.0, 1),
@@ -75,6 +77,16 @@ def test_whole_racks_by_hand(tokens, per_gpu, replica, utilisation, expected):
     rack = catalog.system("gb300-nvl72")
     racks = racks_needed(np.array([float(tokens)]), np.array([float(per_gpu)]), replica, rack, PlanIn(utilisation_fraction=utilisation))
     assert racks.serving[0] == expected
+
+
+@pytest.mark.parametrize("load", ["requests_per_s", "output_tokens_per_s", "concurrency", "think_s = 5.0\nusers"])
+def test_the_least_load_is_served_by_a_rack_in_every_draw(load):
+    text = TEXT.replace("requests_per_s = 200 ", f"{load} = 1e-9 ")
+    for option in plan(scenario.loads(text)).options:
+        assert option.status == "ok"
+        least = option.answers["racks_serving"]
+        assert (least.low, least.value, least.high) == (1, 1, 1)
+        assert option.answers["tokens_per_mw"].value > 0
 
 
 def test_sv05_gpus_for_a_load_at_target_utilisation():
