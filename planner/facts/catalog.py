@@ -20,6 +20,10 @@ LINKS = ("nvlink", "nic", "c2c")
 COUNTS = ("gpus", "gpus_per_tray", "nics_per_gpu", "usable_gpus", "domain_gpus")
 FIELDS = ("hbm_bytes", "hbm_bytes_per_s", *FORMATS, "gpu_watts", *LINKS, "overhead_watts", "rack_watts", "host_bytes", "reserve_bytes", *COUNTS)
 POWER_LIMITS = (50.0, 20_000.0)
+POSSIBLE = {  # field of one GPU -> least and most that any can be, in the base unit: a number outside was typed in another unit
+    "hbm_bytes": (1e9, 1e14), "hbm_bytes_per_s": (1e9, 1e15), "gpu_watts": (10.0, 1e5), **dict.fromkeys(FORMATS, (1e12, 1e19)),
+}
+UNIT_OF = {"hbm_bytes": "B", "hbm_bytes_per_s": "B/s", "gpu_watts": "W", **dict.fromkeys(FORMATS, "FLOP/s")}
 RESERVE = "P0010"
 PER_RACK = ("cpu_memory_per_rack", "host_memory_per_node", "nics_per_rack")
 PER_TRAY = ("host_memory_per_tray", "connectx7_count", "connectx8_count")
@@ -125,7 +129,18 @@ def _known(name: str, profile: str, facts: Mapping) -> dict[str, Claim]:
             raise InputError(f"facts.{key}", field, f"must end in one of {', '.join(FIELDS)}")
         if resolve_system(owner) == name and wanted in ("", profile):
             known[field] = own_number(key, field, given)
+    for field, item in known.items():
+        if item.source == "user" and field in POSSIBLE:
+            for value in (item.base_value, *item.base_range):
+                _possible(f"facts.{item.id.removeprefix('own:')}", field, value)
     return known
+
+
+def _possible(key: str, field: str, value: float) -> None:
+    """Refuse a number of a GPU that no GPU can have. Raises: InputError with the least, the most and the unit."""
+    low, high = POSSIBLE[field]
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 and not low <= value <= high:
+        raise InputError(key, value, f"must be {low:g} to {high:g} {UNIT_OF[field]} of one GPU")
 
 
 def claims_behind(rack: Rack, facts: Mapping | None = None) -> dict[str, Behind]:
@@ -221,6 +236,11 @@ def _flat(given: Mapping) -> dict:
             raise InputError(f"system.{field}", content[field], "must be text of at most 200 characters")
     if not isinstance(content.get("peak_flops_per_s", {}), Mapping):
         raise InputError("system.peak_flops_per_s", content["peak_flops_per_s"], "must be an object: format -> dense peak [FLOP/s]")
+    for field in POSSIBLE:
+        _possible(f"system.{field}", field, content.get(field) if field not in FORMATS else None)
+    for name, peak in content.get("peak_flops_per_s", {}).items():
+        if name in POSSIBLE:
+            _possible(f"system.peak_flops_per_s.{name}", name, peak)
     return content
 
 

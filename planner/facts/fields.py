@@ -150,7 +150,20 @@ LISTS = {
 TEXTS = {"hybrid_override_pattern", "model_type", "topk_method"}
 
 
+MEMORY = ("quantization_config", "dtype", "torch_dtype", "sliding_window_pattern", "moe_layer_freq", "linear_attn_config", "layers_block_type")
 INHERITED = ("tie_word_embeddings", "quantization_config", "architectures", "dtype", "torch_dtype")
+
+
+def _one_size(config: Mapping, part: Mapping, key: str) -> None:
+    """Refuse a field that changes memory and says one thing beside the language model's part and another inside it."""
+    names = [spellings for name, spellings in NAMES.items() if name not in (*MAY_DIFFER, "tie_word_embeddings")]
+    names += [(field,) for field in sorted({*SIZES, *LISTS, *BOOLS, *TEXTS, *MEMORY} - {"model_type", *NAMES["tie_word_embeddings"]})]
+    for spellings in names:
+        outer, inner = ([(s, c[s]) for s in spellings if c.get(s) is not None] for c in (config, part))
+        for (one, said), (other, own) in ((o, i) for o in outer for i in inner):
+            if said != own:
+                shown = "two objects" if isinstance(said, Mapping) else f"{said} and {own}"
+                raise InputError(f"{one} and {key}.{other}", shown, "are one field said twice and must agree")
 
 
 def text_part(config: Mapping, depth: int = 0) -> dict:
@@ -164,6 +177,7 @@ def text_part(config: Mapping, depth: int = 0) -> dict:
         if config.get(key) is not None and not isinstance(config[key], Mapping):
             raise InputError(key, config[key], "must be an object")
         if isinstance(config.get(key), Mapping):
+            _one_size(config, config[key], key)
             inner = {k: v for k, v in config.items() if k in INHERITED}
             outer, own = config.get("tie_word_embeddings"), config[key].get("tie_word_embeddings")
             if outer is not None and own is not None and outer != own:

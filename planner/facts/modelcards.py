@@ -47,9 +47,8 @@ def strict_json(text: str, file: str):
     try:
         return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_float=real)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"line {error.lineno}", text.splitlines()[error.lineno - 1] if text.strip() else "", f"must be JSON: {error.msg}", file
-        ) from None
+        # the line itself is not shown: what is no config may be any file
+        raise InputError(f"line {error.lineno}", "something else", f"must be JSON: {error.msg}", file) from None
     except InputError:
         raise
     except (ValueError, RecursionError) as error:
