@@ -223,3 +223,8 @@ def test_no_output_goes_over_a_file_that_an_input_names(tmp_path, monkeypatch, c
         assert main(words) == 2
         assert "must not be a file that is read" in capsys.readouterr().err
         assert {p.name: p.read_text() for p in tmp_path.iterdir()} == before
+
+
+def test_a_fact_in_another_unit_is_refused_at_its_key(tmp_path, capsys):
+    assert run(tmp_path, TEXT.replace("[timeline]", '[facts]\n"gb300-nvl72.hbm_bytes" = 288\n\n[timeline]')) == 2
+    assert "s.toml: facts.gb300-nvl72.hbm_bytes must be 1e+09 to 1e+14 B of one GPU, got 288" in capsys.readouterr().err

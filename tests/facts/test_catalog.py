@@ -168,3 +168,26 @@ def test_switch_capacity_is_one_direction():
     assert catalog.switch("sn5610").watts == 2080
     with pytest.raises(InputError, match="switch"):
         catalog.switch("sn9999")
+
+
+@pytest.mark.parametrize(("field", "value", "allowed"), [
+    ("hbm_bytes", 288, "1e+09 to 1e+14 B of one GPU"), ("hbm_bytes", 288e15, "1e+09 to 1e+14 B"), ("hbm_bytes_per_s", 22, "1e+09 to 1e+15 B/s"),
+    ("nvfp4", 50, "1e+12 to 1e+19 FLOP/s"), ("bf16", 2.5e20, "1e+12 to 1e+19 FLOP/s"), ("gpu_watts", 1.4, "10 to 100000 W"),
+    ("gpu_watts", 1.4e6, "10 to 100000 W"), ("hbm_bytes", {"value": 288e9, "low": 280, "high": 290e9}, "1e+09 to 1e+14 B"),
+])
+def test_facts_that_no_gpu_can_have_are_refused_at_the_key(field, value, allowed):
+    with pytest.raises(InputError) as refusal:
+        catalog.system("gb300-nvl72", facts={f"gb300-nvl72.{field}": value})
+    assert f"facts.gb300-nvl72.{field} must be {allowed}" in str(refusal.value)
+    if isinstance(value, (int, float)):
+        own = {"name": "own", "hbm_bytes": 288e9, "gpus": 8}
+        with pytest.raises(InputError, match="of one GPU"):
+            catalog.system_from(own | ({"peak_flops_per_s": {field: value}} if field in catalog.FORMATS else {field: value}))
+
+
+def test_every_gpu_of_the_catalogue_is_possible():
+    for name in catalog.system_names():
+        for profile in catalog.profiles(name):
+            for field, item in catalog.claims_of(name, profile).items():
+                if field in catalog.POSSIBLE and item.base_value is not None:
+                    assert catalog.POSSIBLE[field][0] * 5 <= item.base_value <= catalog.POSSIBLE[field][1] / 10, (name, field)

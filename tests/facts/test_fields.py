@@ -120,3 +120,34 @@ def test_a_pipe_or_a_folder_is_no_model(tmp_path):
     for name in ("config.json", "folder.json"):
         with pytest.raises(InputError, match="must be a file"):
             modelcards.load(str(tmp_path / name))
+
+
+NESTED = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+          "intermediate_size": 14336, "vocab_size": 128_256, "sliding_window": 4096, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+          "layer_types": ["full_attention"] * 32}
+
+
+@pytest.mark.parametrize(("field", "outer"), [
+    ("num_hidden_layers", 16), ("n_layers", 16), ("hidden_size", 2048), ("num_attention_heads", 16), ("num_key_value_heads", 4), ("n_kv_heads", 4),
+    ("head_dim", 64), ("intermediate_size", 8192), ("vocab_size", 32_000), ("sliding_window", 1024), ("torch_dtype", "float32"),
+    ("tie_word_embeddings", True), ("layer_types", ["sliding_attention"] * 32),
+])
+def test_one_field_beside_and_inside_the_text_part_must_agree(field, outer):
+    with pytest.raises(InputError, match=rf"{field} and text_config\.\w+ .*must agree"):
+        modelcards.load({field: outer, "text_config": NESTED})
+
+
+def test_equal_values_beside_and_inside_are_fine():
+    alone = modelcards.load(NESTED)
+    twice = modelcards.load({**NESTED, "model_type": "llava", "n_layers": 32, "max_position_embeddings": 9, "text_config": NESTED})
+    assert (twice.weights, twice.attention) == (alone.weights, alone.attention)
+
+
+@pytest.mark.parametrize("text", ["root:secret:0:0\nmore\n", '{"a": secret}', "\n\nsecret", '["secret"]', '"secret"', "secret: [1, 2"])
+def test_a_file_that_is_no_config_is_never_shown(tmp_path, text):
+    for name in ("passwd", "own.json"):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(InputError) as refusal:
+            modelcards.load(str(tmp_path / name))
+        assert "secret" not in str(refusal.value)
+        assert name in str(refusal.value)
